@@ -15,27 +15,19 @@ if TYPE_CHECKING:
         InputError as InputError,
         KwikenError as KwikenError,
     )
-    from kwiken.model.plan import (
+    from kwiken.model.plan.plan import (
         Budgets as Budgets,
         Plan as Plan,
         SpanMatch as SpanMatch,
         StagePlan as StagePlan,
     )
-    from kwiken.model.profile import (
-        Profile as Profile,
-        StageProfile as StageProfile,
-        decayed as decayed,
+    from kwiken.model.profile.codec import (
         profile_from_json as profile_from_json,
         profile_to_json as profile_to_json,
     )
-    from kwiken.model.service import (
-        Following as Following,
-        GrpcCall as GrpcCall,
-        HttpCall as HttpCall,
-        Partial as Partial,
-        Reissue as Reissue,
-        Service as Service,
-        Stage as Stage,
+    from kwiken.model.profile.decay import decayed as decayed
+    from kwiken.model.profile.profile import Profile as Profile, StageProfile as StageProfile
+    from kwiken.model.service.codec import (
         service_from_dict as service_from_dict,
         service_from_graph as service_from_graph,
         service_from_json as service_from_json,
@@ -44,17 +36,24 @@ if TYPE_CHECKING:
         service_to_graph as service_to_graph,
         service_to_json as service_to_json,
         service_to_yaml as service_to_yaml,
-        to_dot as to_dot,
-        to_mermaid as to_mermaid,
     )
-    from kwiken.tail.diagnosis import by_class as by_class, explain as explain, heat_maps as heat_maps
-    from kwiken.tail.judging import judge as judge, judge_blocks as judge_blocks
-    from kwiken.tail.planning import (
-        PlanSettings as PlanSettings,
-        make_plan as make_plan,
-        study_plan as study_plan,
+    from kwiken.model.service.drawing import to_dot as to_dot, to_mermaid as to_mermaid
+    from kwiken.model.service.remote import GrpcCall as GrpcCall, HttpCall as HttpCall
+    from kwiken.model.service.service import Service as Service
+    from kwiken.model.service.stage import (
+        Following as Following,
+        Partial as Partial,
+        Reissue as Reissue,
+        Stage as Stage,
     )
-    from kwiken.tail.queueing.load import QueueSettings as QueueSettings
-    from kwiken.tail.simulation import simulate as simulate
+    from kwiken.tail.diagnosis.classes import by_class as by_class
+    from kwiken.tail.diagnosis.explanation import explain as explain
+    from kwiken.tail.diagnosis.heat_map import heat_maps as heat_maps
+    from kwiken.tail.judging.blocks import judge_blocks as judge_blocks
+    from kwiken.tail.judging.judge_plan import judge as judge
+    from kwiken.tail.planning.planner import make_plan as make_plan, study_plan as study_plan
+    from kwiken.tail.planning.study import PlanSettings as PlanSettings
+    from kwiken.tail.queueing.load.decompose import QueueSettings as QueueSettings
+    from kwiken.tail.simulation.trace_driven import simulate as simulate
 
 __getattr__ = lazy_names(__name__, __file__)

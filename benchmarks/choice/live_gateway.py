@@ -12,8 +12,8 @@ import sys
 import time
 
 from benchmarks.choice.bench_replica_choice import RULES
-from kwiken.runtime.decisions.choice import Picker
-from kwiken.runtime.wire.transport import Replica, Reply
+from kwiken.runtime.decisions.choice.picker import Picker
+from kwiken.runtime.wire.transport.base import Replica, Reply
 
 FINISH_S = 10.0  # that calls without an answer get at the end
 

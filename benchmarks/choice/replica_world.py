@@ -24,9 +24,10 @@ import numpy as np
 
 from benchmarks.choice.rival_rules import Prequal
 from kwiken.base.arrays import Floats, Ints
-from kwiken.runtime.decisions.choice import Picker, ReplicaState
+from kwiken.runtime.decisions.choice.picker import Picker
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.choice.rules import ChoiceRule
-from kwiken.runtime.wire.transport import Replica, Reply
+from kwiken.runtime.wire.transport.base import Replica, Reply
 
 WORKERS = 2
 MEAN_S = 0.01

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from math import ceil, exp2, log
 
-from kwiken.runtime.decisions.choice import ReplicaState
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.choice.rules import (
     LATENCY_GAIN,
     MAX_REPORT_AGE_S,
@@ -22,7 +22,7 @@ from kwiken.runtime.decisions.choice.rules import (
     rotated,
     silence,
 )
-from kwiken.runtime.wire.transport import Reply
+from kwiken.runtime.wire.transport.base import Reply
 
 EQUAL = 0.8  # ratio of two scores from which on the former rule takes them as equal, if both queues are too
 FORMER_HALF_LIFE_S = 5.0  # of an estimate without news, by the former rule

@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.harness import Row
-from kwiken.apps.report.model import DemoResult
-from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 
 RUNS = 5
 NO_RESULT = 3  # exit code of a demo that tells nothing

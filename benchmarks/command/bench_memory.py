@@ -12,7 +12,7 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.harness import Row
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.cluster import Cluster
 
 MOST_REPLICA_MB = 20.0
 PAGE = re.compile(r"^(Rss|Pss):\s+(\d+) kB$", re.MULTILINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 MANY: Final = 50
 FEW: Final = 4

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 two_stages = Service("two-stages")
 TYPICAL_LOG_S: Final = -6.0  # logarithm of the median latency, seconds

@@ -25,12 +25,14 @@ import uvloop
 from benchmarks.gateway.foreign_shop import INVENTORY, PRICES
 from benchmarks.gateway.open_load import open_load
 from benchmarks.harness import Row, paired
-from kwiken.apps.demo.faults import DisturbedStage, Disturber
+from kwiken.apps.demo.faults.disturb import DisturbedStage, Disturber
 from kwiken.apps.demo.faults.pauser import PausedProcess
-from kwiken.model.plan import Budgets, Plan
-from kwiken.otel.fit import fit_profile
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "foreign"
 BODY = b'{"sku": "tea"}'

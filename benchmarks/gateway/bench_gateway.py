@@ -19,7 +19,7 @@ import uvloop
 
 from benchmarks.gateway.chain import STAGES, Item
 from benchmarks.harness import Row, paired
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.cluster import Cluster
 
 CALLERS = 16
 TEXT = "x" * 200

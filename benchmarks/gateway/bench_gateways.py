@@ -12,7 +12,8 @@ import uvloop
 
 from benchmarks.gateway.bench_gateway import CALLERS, load
 from benchmarks.harness import Row, paired
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 
 GATEWAYS: Final = 4
 REPLICAS: Final = {"one": 2, "two": 2, "three": 2}

@@ -38,7 +38,8 @@ from grpc import aio
 from benchmarks.gateway.chain import STAGES, Item
 from benchmarks.gateway.chain_grpc import ASK, TIMEOUT_S, TRACEPARENT
 from benchmarks.harness import Row, paired
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.wire.grpc.messages import payload_message
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD
 

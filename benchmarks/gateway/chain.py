@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 STAGES = ("one", "two", "three")
 

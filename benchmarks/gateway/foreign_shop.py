@@ -6,7 +6,8 @@ import os
 
 import msgspec
 
-from kwiken import GrpcCall, HttpCall, Service
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
 
 PRICES = "FOREIGN_PRICES"  # variables with HOST:PORT of the replicas, separated by commas
 INVENTORY = "FOREIGN_INVENTORY"

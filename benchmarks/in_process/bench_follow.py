@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from benchmarks.harness import Row, paired
-from kwiken.hedge import Hedger
-from kwiken.model.service import Following, Reissue
+from kwiken.hedge.hedger import Hedger
+from kwiken.model.service.stage import Following, Reissue
 from tests.support.runtime.virtual import VirtualLoop
 
 RATE_PER_S = 200.0

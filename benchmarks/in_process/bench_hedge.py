@@ -11,7 +11,7 @@ import asyncio
 from benchmarks.harness import Row, paired, timed
 from benchmarks.in_process.bench_race import floor
 from benchmarks.in_process.calls import echo, on_each_loop, repeat
-from kwiken.hedge import Hedger
+from kwiken.hedge.hedger import Hedger
 
 MOST: float = 1.3  # times the price of the baseline
 DELAY_MS = 1000.0  # of copies, which none of these calls lasts for

@@ -17,7 +17,7 @@ from functools import partial
 
 from benchmarks.harness import Row, Work, in_turn, paired, side_by_side
 from benchmarks.in_process.calls import chain_of, echo, hedged, on_each_loop, repeat
-from kwiken.runtime.engine import Executor
+from kwiken.runtime.engine.executor import Executor
 
 CALLS = 10
 MOST_OF_FLOOR = 1.7  # times the price of a race by hand

@@ -10,11 +10,12 @@ from typing import Any
 import uvloop
 
 from benchmarks.harness import Row
-from kwiken.model.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
-from kwiken.model.service import Partial, Reissue, Service
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 
 def on_each_loop(benchmark: Callable[[asyncio.AbstractEventLoop, str], list[Row]]) -> list[Row]:

@@ -26,7 +26,8 @@ from grpc import aio
 
 from benchmarks.harness import Row, paired
 from benchmarks.load.two_kinds import HEAVY, LIGHT, TAKES_S, Work
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.wire.grpc.messages import payload_message
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD
 

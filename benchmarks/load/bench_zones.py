@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.allocator.placement import Placement
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.arrays import Floats
-from kwiken.traffic import MapLevel, TrafficModel
+from kwiken.traffic.document import TrafficModel
+from kwiken.traffic.maps import MapLevel
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "traffic"
 ENTRY = "web"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kwiken.loadtest.inputs import LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
 from kwiken.loadtest.patching import without_patching
 from kwiken.loadtest.run import run_load
 
@@ -99,7 +99,7 @@ def client_cost(count: int) -> dict[str, float]:
         from locust.event import EventHook
 
         from kwiken.loadtest.generator.client import Client
-    from kwiken.loadtest.inputs import Queries
+    from kwiken.loadtest.inputs.queries import Queries
     from kwiken.loadtest.inputs.settings import parse_target
 
     body, parent = '{"query": "asyncio gather"}', f"00-{1:032x}-{1:016x}-01"

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 LIGHT: Final = "light"
 HEAVY: Final = "heavy"

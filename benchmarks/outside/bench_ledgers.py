@@ -10,8 +10,8 @@ from benchmarks.harness import Row
 from benchmarks.outside.bench_tried import BUDGETS, TOO_SMALL_SETS, cut_row
 from benchmarks.outside.outside_data import recordings
 from benchmarks.outside.outside_judge import judged
-from kwiken.model.plan import LedgerTerms
-from kwiken.tail.judging import PLAN
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.tail.judging.judged_plans import PLAN
 
 TERMS = {
     "peak 1, no floor": LedgerTerms(peak_factor=1.0, floor_per_s=0.0),

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.outside.outside_data import recordings
 from benchmarks.outside.outside_judge import Case, judged
-from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN
+from kwiken.tail.judging.judged_plans import EVEN, HINDSIGHT, PLAN
 
 MOST_BEHIND_EVEN = 1.0  # points of p99 cut, in the median of a data set
 LEAST_OF_HINDSIGHT = 90.0  # percent of hindsight's cut, in the median of the generator's services

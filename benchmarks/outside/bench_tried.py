@@ -14,8 +14,9 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.outside.outside_data import recordings
 from benchmarks.outside.outside_judge import Case, judged, made
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile, part_of
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
 
 BUDGETS = (0.01, 0.05)
 TOO_SMALL_SETS = {"social network", "Train Ticket, within a day"}  # to tell the ways apart

@@ -41,8 +41,8 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 SCENARIOS = ("moving", "doubling", "slow")
 DURATION_S = 7200.0

@@ -21,8 +21,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.outside.drift import SCENARIOS, drifting_profile
-from kwiken.model.profile import Profile, kept_copyable, kept_single, part_of
-from kwiken.otel.fit import fit_profile, fit_profiles
+from kwiken.model.profile.idempotence import kept_copyable, kept_single
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.otel.fit.fit import fit_profile, fit_profiles
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TRAIN_TICKET = ("2023-01-29.json.gz", "2023-01-30.json.gz")

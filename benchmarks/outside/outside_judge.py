@@ -7,14 +7,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from benchmarks.outside.outside_data import Recording
-from kwiken.model.plan import Budgets, LedgerTerms, Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.apportion import INSURANCE
-from kwiken.tail.judging import PLAN, Judgement
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.apportion.apportioner import INSURANCE
 from kwiken.tail.judging.judge_plan import judge_segments
-from kwiken.tail.judging.judged_plans import rivals
+from kwiken.tail.judging.judged_plans import PLAN, rivals
 from kwiken.tail.judging.judged_requests import Segment
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 BUDGETS = (0.005, 0.01, 0.05)
 CORRELATIONS = (None, 0.5)

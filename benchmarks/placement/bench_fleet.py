@@ -10,9 +10,13 @@ import numpy as np
 
 from benchmarks.harness import Row
 from benchmarks.placement.bench_place import cluster, workload
-from kwiken.allocator.placement import Caution, NodeLedger, PlacementRequest, Sizing, request_for
-from kwiken.allocator.schedulers import SCHEDULERS, scheduler
-from kwiken.lab.fleet import SCENARIOS, simulate
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
+from kwiken.lab.fleet.catalogue import SCENARIOS
+from kwiken.lab.fleet.managers import simulate
 
 SCENARIO = "cloud-low"  # 1,000 servers, 2,500 workloads
 MANAGERS = ("paragon", "quasar", "least-loaded")

@@ -10,20 +10,14 @@ import numpy as np
 
 from benchmarks.harness import Row
 from benchmarks.placement.public_matrices import POINTS_BEHIND, SEED, run_public
-from kwiken.allocator.workloads import (
-    ColumnMeans,
-    CompletionKind,
-    Measurements,
-    candidates,
-    choose,
-    first_columns,
-    measurements_from_text,
-)
-from kwiken.allocator.workloads.completion import EntryErrors
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import ColumnMeans, EntryErrors
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
+from kwiken.allocator.workloads.measurements import Measurements, measurements_from_text
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.fleet import score_rows, size_rows
-from kwiken.lab.populations import platform_rows
-from kwiken.runtime.probes import RECORDED_HISTORY
+from kwiken.lab.fleet.generators import score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
+from kwiken.runtime.probes.recorded import RECORDED_HISTORY
 
 REVEALED = (1, 2, 3)
 QUICK_ROWS = 3

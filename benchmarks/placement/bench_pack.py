@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.allocator.packing import LaterUse, levelled, sums_of
-from kwiken.allocator.packing.later_moments import later_use
-from kwiken.allocator.packing.tasks import UsageSeries, Use, lasting_variance, use_of
+from kwiken.allocator.packing.later_moments import LaterUse, later_use
+from kwiken.allocator.packing.margin import levelled, sums_of
+from kwiken.allocator.packing.tasks.usage import UsageSeries, Use, lasting_variance, use_of
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.reproduction.allocator.colocation.baselines import (
     by_later_use,

@@ -12,28 +12,17 @@ from joblib import Parallel, delayed
 from benchmarks.harness import Row, paired, timed
 from benchmarks.placement.joint.instances import FAMILIES, PLAIN, SEEDS, cluster_of, instance, node_classes
 from benchmarks.placement.joint.optima import COMMAND, known_optima
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
-    Node,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    admit_all,
-    request_for,
-)
-from kwiken.allocator.schedulers import SCHEDULERS, scheduler
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    WorkloadProfile,
-)
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes.nodes import Cluster, Node
 
 NODES = 10_000
 SORTS = 10

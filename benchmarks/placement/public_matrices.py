@@ -29,14 +29,10 @@ from joblib import Parallel, delayed
 from scipy.special import stdtrit
 
 from benchmarks.harness import Row
-from kwiken.allocator.workloads import (
-    ColumnMeans,
-    CompletionKind,
-    NearestRows,
-    candidates,
-    choose,
-    first_columns,
-)
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import ColumnMeans
+from kwiken.allocator.workloads.completion.nearest import NearestRows
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
 from kwiken.base.arrays import Floats, Ints
 
 FILE = Path(__file__).parent / "public" / "multi-cloud-configuration.csv.gz"

@@ -22,16 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.placement.stress.stress_services import STRESSORS
-from kwiken.allocator.contention import Crosstalk, ProbePlan, ProbeSetting, StageProbe
-from kwiken.allocator.workloads import Size
-from kwiken.runtime.probes import (
-    MachineProber,
-    ProbeSettings,
-    StageProber,
-    StageTarget,
-    build_kernels,
-    machine_facts,
-)
+from kwiken.allocator.contention.crosstalk import Crosstalk
+from kwiken.allocator.contention.measured_stage import StageProbe
+from kwiken.allocator.contention.stage_plan import ProbePlan, ProbeSetting
+from kwiken.allocator.workloads.profile import Size
+from kwiken.runtime.probes.build import build_kernels
+from kwiken.runtime.probes.facts import machine_facts
+from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
+from kwiken.runtime.probes.stage import StageProber, StageTarget
 from kwiken.services.search.query_mix import queries
 
 ROOT = Path(__file__).resolve().parents[2]

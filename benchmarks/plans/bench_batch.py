@@ -7,12 +7,19 @@ import json
 import numpy as np
 
 from benchmarks.harness import Row, side_by_side
-from kwiken.batch.jobs import BatchJob
-from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
-from kwiken.batch.jobs.replay import Predictor, baselines_at
+from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.jobs.mapreduce.formulas import (
+    MapReduceJob,
+    MapReduceProfile,
+    SlotsOfMachine,
+    reserved_times,
+)
 from kwiken.batch.jobs.replay.calibration import conformal_width, width_needed
-from kwiken.lab.queries import SimulatedQuery, draw_query, event_log, run_query
+from kwiken.batch.jobs.replay.choice import baselines_at
+from kwiken.batch.jobs.replay.predictor import Predictor
+from kwiken.lab.queries.event_lines import event_log
+from kwiken.lab.queries.world import SimulatedQuery, draw_query, run_query
 
 # Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages
 # were served in the engine's order, queries from 53,000 with intervals that held too many, and queries from

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.harness import Row, side_by_side
-from kwiken.tail.curves import reissue_curve
-from kwiken.tail.curves.curve import GRID
+from kwiken.tail.curves.curve import GRID, reissue_curve
 
 SAMPLES = 10_000
 SHARDS = 8

@@ -8,11 +8,11 @@ import numpy as np
 
 from benchmarks.harness import Row, alone, side_by_side
 from benchmarks.plans.profiles import REQUESTS, STAGES, synthetic_profile
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import profile_from_json, profile_to_json
-from kwiken.tail.apportion import sumvar
-from kwiken.tail.curves import Curve, stage_curves
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.tail.apportion.sum_of_variances import sumvar
+from kwiken.tail.curves.curve import Curve, stage_curves
+from kwiken.tail.planning.planner import make_plan
 
 CREATED = "2026-01-01T00:00:00Z"
 BUDGET = 0.05

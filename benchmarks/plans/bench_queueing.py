@@ -12,16 +12,11 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.harness import Row, timed
-from kwiken.model.plan import LedgerTerms
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import (
-    Dispatch,
-    Earnings,
-    LogNormal,
-    Station,
-    poisson_arrivals,
-    simulate_queues,
-)
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.simulator.network import poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.station import Dispatch, Earnings, Station
 
 STAGES = 10
 TARGET = 10e6 / 60

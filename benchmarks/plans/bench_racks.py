@@ -5,16 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.harness import Row, alone, side_by_side
-from kwiken.batch.racks import (
-    RackTree,
-    TupleOffer,
-    plan_racks,
-    problem_of,
-    rack_response_s,
-    select_tuple,
-)
-from kwiken.batch.racks.problem import RackProblem
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import RackProblem, problem_of
 from kwiken.batch.racks.provisioning import provision_literally
+from kwiken.batch.racks.response import rack_response_s
+from kwiken.batch.racks.selection import TupleOffer, select_tuple
+from kwiken.batch.racks.tree import RackTree
 from kwiken.lab.reproduction.batch.corral.workloads import TESTBED, w1
 
 RACKS = 100

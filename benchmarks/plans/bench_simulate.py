@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.harness import Row, paired, timed
 from benchmarks.plans.profiles import STAGES, synthetic_profile
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.planning import make_plan
-from kwiken.tail.simulation import simulate
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.planning.planner import make_plan
+from kwiken.tail.simulation.trace_driven import simulate
 
 REQUESTS = 20_000
 LOOPED = 200  # requests that the loop gets, scaled up: all of them would take minutes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 STAGES, REQUESTS = 150, 10_000
 

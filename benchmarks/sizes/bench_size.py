@@ -18,8 +18,8 @@ from benchmarks.harness import Row
 from benchmarks.sizes.arms import Arm
 from benchmarks.sizes.sized import LEAST_SAVING, SPARE, percent_less, study_beside_replicas
 from benchmarks.sizes.sized_profiles import DAG_RATE_PER_S, dag_profile, search_profile
-from kwiken.allocator.capacity import SizeStudy
-from kwiken.model.profile import Profile
+from kwiken.allocator.capacity.study import SizeStudy
+from kwiken.model.profile.profile import Profile
 
 SEARCH_RATE_PER_S = 400.0
 # Fresh ones after the goal of the search was mended, which seed 100 had shown to give up too early.

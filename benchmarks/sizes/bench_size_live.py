@@ -32,22 +32,29 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.sizes.live_arms import GRACE_S, Documents, Measured, compare, learn
 from benchmarks.sizes.sized import CREATED, LEAST_SAVING, least_p99, percent_less, study_beside_replicas
-from kwiken.allocator.capacity import SizeOutcome, SizeSettings, study_size
 from kwiken.allocator.capacity.documents import placement_of, plan_of
+from kwiken.allocator.capacity.outcomes import SizeOutcome
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import study_size
 from kwiken.allocator.capacity.verification import verify
-from kwiken.allocator.placement import nodes_from_toml
-from kwiken.apps.console import progress
-from kwiken.apps.demo import TerminalWatch
-from kwiken.apps.demo.pace import InconclusiveRunError, Pace
+from kwiken.apps.console.output import progress
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError
 from kwiken.apps.demo.pace.health import MAX_UNREST
-from kwiken.apps.demo.setup import TARGET, DemoSettings, Folder, write_queries
+from kwiken.apps.demo.pace.rate_search import Pace
+from kwiken.apps.demo.progress import TerminalWatch
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import write_queries
+from kwiken.apps.demo.setup.settings import TARGET, DemoSettings
 from kwiken.apps.demo.site import Site
-from kwiken.apps.report.model import cut_with_interval
+from kwiken.apps.report.model.statistics import cut_with_interval
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import Profile, costs
-from kwiken.otel.fit import fit_profile
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.tail.simulation import BlockBootstrap, interval
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.tail.simulation.expectation import BlockBootstrap, interval
 
 ALONE, SAME_TARGET, SAME_COST = "replicas alone", "together, same target", "together, same cost"
 MORE_COST, HIGHER_TARGET = "together, more cost", "together, a higher target"

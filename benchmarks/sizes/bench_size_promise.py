@@ -39,14 +39,16 @@ import numpy as np
 from benchmarks.harness import Row
 from benchmarks.sizes.paused_world import RECORDED_REPLICAS, PausedWorld, WorldSize, sizes_in_world
 from benchmarks.sizes.sized import CREATED
-from kwiken.allocator.capacity import SizeOutcome, SizeSettings, UnmetTargetError, study_size
+from kwiken.allocator.capacity.outcomes import SizeOutcome
 from kwiken.allocator.capacity.recorded_requests import RecordedHalves
-from kwiken.allocator.capacity.study import MARGIN, VERIFY_SEED
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import MARGIN, VERIFY_SEED, UnmetTargetError, study_size
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.capacity.verification import verify
 from kwiken.base.arrays import Floats
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.load import LoadModel, QueueSettings, load_model
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
+from kwiken.tail.queueing.load.stage_model import LoadModel
 
 SEEDS, QUICK_SEEDS = range(9500, 9520), range(9000, 9002)
 RECORDED = (500, 3000)  # requests of a short recording, and of one that promises are asked of

@@ -15,18 +15,23 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kwiken.apps.demo.faults import Disturber, choose
-from kwiken.apps.demo.pace import Finding, HealthWindow, InconclusiveRunError, Pace, RateTrial, assess
-from kwiken.apps.demo.setup import EDGE_S, SETTLE_S, TARGET, orders, read_records
+from kwiken.apps.demo.faults.disturb import Disturber, choose
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError, RateTrial
+from kwiken.apps.demo.pace.health import Finding, HealthWindow, assess
+from kwiken.apps.demo.pace.rate_search import Pace
+from kwiken.apps.demo.setup.blocks import orders
+from kwiken.apps.demo.setup.load import read_records
+from kwiken.apps.demo.setup.settings import EDGE_S, SETTLE_S, TARGET
 from kwiken.apps.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, first_due, no_tick
-from kwiken.apps.demo.trial import pass_time
+from kwiken.apps.demo.trial.arms import pass_time
 from kwiken.apps.demo.trial.measure import ArmData, attach, row_of
-from kwiken.apps.report.model import LoadRow
+from kwiken.apps.report.model.rows import LoadRow
 from kwiken.base.arrays import Floats
-from kwiken.cli.live.placing import PlacementOptions
-from kwiken.otel.trace import read_requests
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.upkeep import clusters_on_nodes
+from kwiken.cli.live.placing.options import PlacementOptions
+from kwiken.otel.trace.recorded_requests import read_requests
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
 
 FLUSH_S = 1.5  # spans are written about once a second
 GRACE_S = 2.0

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
 
 STAGES, RECORDED_REPLICAS, RECORDED_BUSY = 3, 4, 0.3
 ONE_PARENT = 0.7  # share of the stages after one earlier stage

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from benchmarks.sizes.arms import Arm, compared
-from kwiken.allocator.capacity import SizeOutcome, SizeSettings, SizeStudy, study_size
-from kwiken.allocator.capacity.outcomes import REISSUES_ONLY, REPLICAS_ONLY, checked
+from kwiken.allocator.capacity.outcomes import REISSUES_ONLY, REPLICAS_ONLY, SizeOutcome, checked
 from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.study import VERIFY_SEED
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import VERIFY_SEED, SizeStudy, study_size
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
-from kwiken.allocator.placement import Cluster
-from kwiken.model.profile import Profile, costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.load.decompose import load_model
 
 SPARE = 2.0  # cost of the sizes whose p99 is the target, as a multiple of the cheapest that serve at all
 LEAST_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost

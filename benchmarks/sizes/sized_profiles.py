@@ -7,18 +7,16 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import POPULATIONS, population, population_profile
+from kwiken.lab.populations.services import POPULATIONS, population, population_profile
 from kwiken.model.latency import end_to_end, start_times
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile
-from kwiken.tail.queueing.simulator import (
-    Empirical,
-    LogNormal,
-    SimulatedCalls,
-    Station,
-    poisson_arrivals,
-    serve,
-)
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
+from kwiken.tail.queueing.simulator.network import poisson_arrivals
+from kwiken.tail.queueing.simulator.service_times import Empirical, LogNormal
+from kwiken.tail.queueing.simulator.stage import serve
+from kwiken.tail.queueing.simulator.station import Station
 
 REQUESTS = 3000
 SEARCH_RATE_PER_S = 100.0

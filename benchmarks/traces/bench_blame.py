@@ -30,9 +30,10 @@ from scipy.stats import mannwhitneyu
 from benchmarks.harness import Row
 from benchmarks.outside.outside_data import DATA
 from kwiken.base.arrays import Bools
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profiles
-from kwiken.tail.diagnosis import Suspect, explain_time
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profiles
+from kwiken.tail.diagnosis.explanation import explain_time
+from kwiken.tail.diagnosis.suspect import Suspect
 
 DAYS = ("2023-01-29", "2023-01-30")
 FOLDER = DATA / "train-ticket"

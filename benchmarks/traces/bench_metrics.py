@@ -29,14 +29,15 @@ import uvloop
 from benchmarks.gateway.bench_gateway import CALLERS
 from benchmarks.harness import Row, alone, paired
 from benchmarks.traces.traced_gateways import traced_gateways
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.histograms import HistogramFit, fit_histograms
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.process import TraceMode
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.process.specs import TraceMode
+from kwiken.tail.planning.planner import make_plan
 
 SEARCH: Final = "kwiken.services.search:search"
 QUERIES: Final = ("asyncio gather", "read a file", "json decode error", "list comprehension", "open socket")

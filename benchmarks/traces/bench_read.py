@@ -20,18 +20,11 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 
 from benchmarks.harness import Row, paired, side_by_side
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.trace import read_traces
-from kwiken.otel.write import (
-    AttemptKind,
-    AttemptRecord,
-    Outcome,
-    RequestRecord,
-    StageRecord,
-    make_observer,
-    otlp_lines,
-    readable_spans,
-)
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.trace.traces import read_traces
+from kwiken.otel.write.convert import otlp_lines, readable_spans
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from tests.support.otel.folders import folder_of
 
 T0, MS = 1_700_000_000_000_000_000, 1_000_000
@@ -50,7 +43,7 @@ PEAK_OF_FIT = """
 import re, sys
 from pathlib import Path
 import numpy
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 def peak_kib():
     return int(re.search(r"VmHWM:\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1])
 at_start = peak_kib()
@@ -62,7 +55,7 @@ print(spans, 1024 * (peak_kib() - at_start), 1024 * peak_kib())
 PASS = """
 import gc, json, sys, time
 from pathlib import Path
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 way, path = sys.argv[1], Path(sys.argv[2])
 files = sorted(path.iterdir()) if path.is_dir() else [path]
 

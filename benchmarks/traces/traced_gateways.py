@@ -28,16 +28,17 @@ import uvloop
 
 from benchmarks.gateway.bench_gateway import load
 from benchmarks.gateway.chain import Item, chain
-from kwiken.otel.write import make_observer
-from kwiken.otel.write.observer import RequestSpans
+from kwiken.otel.write.observer import RequestSpans, make_observer
 from kwiken.runtime.base.clock import SystemClock
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.decisions import DRAWN_SHARE, TraceSampler
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.process import TraceMode
-from kwiken.runtime.wire.grpc import RemoteTransport
-from kwiken.runtime.wire.transport import Replica, Transport
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, TraceSampler
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.process.specs import TraceMode
+from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.transport.base import Replica, Transport
 from kwiken.runtime.wire.transport.wire import REQUEST_PATH, format_traceparent
 
 TARGET: Final = "benchmarks.gateway.chain:chain"

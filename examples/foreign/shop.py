@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kwiken import GrpcCall, HttpCall, Service
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
 
 
 class Ask(msgspec.Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kwiken.apps.console import heed_signals, open_standard_files, unheed_signals
+from kwiken.apps.console.process import heed_signals, open_standard_files, unheed_signals
 
 if TYPE_CHECKING:
     from kwiken.cli.verbs import kwiken as kwiken

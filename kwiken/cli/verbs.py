@@ -10,10 +10,11 @@ from typing import Any, NoReturn
 
 import click
 
-from kwiken.apps.console import Terminated, note, silence
+from kwiken.apps.console.output import note
+from kwiken.apps.console.process import Terminated, silence
 from kwiken.base.errors import KwikenError
 from kwiken.base.printable import printable
-from kwiken.cli.shared import LazyCommand, LazyGroup
+from kwiken.cli.shared.verb_group import LazyCommand, LazyGroup
 
 # Verbs by the folder that holds their modules: the verb V of folder F is `kwiken/cli/F/V.py`. The help lines
 # are kept here so that `kwiken --help` imports no verb.

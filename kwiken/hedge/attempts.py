@@ -15,7 +15,7 @@ import msgspec
 
 from kwiken.hedge.shared_ledger import SharedLedger, StageRule
 from kwiken.runtime.base.event_loop import CallerTask, call_after, cancel_and_wait, settle, whole_ticks
-from kwiken.runtime.decisions import COPY, FINISH, LOST, Race
+from kwiken.runtime.decisions.race import COPY, FINISH, LOST, Race
 
 T = TypeVar("T")
 Send = Callable[[int], Awaitable[T]]

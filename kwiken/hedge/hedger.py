@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.base.machine import read_file
+from kwiken.base.machine.files import read_file
 from kwiken.hedge.attempts import Accept, Discard, HedgedAttempts, Send
 from kwiken.hedge.shared_ledger import HedgeCounts, SharedLedger
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
 
 T = TypeVar("T")
 P = ParamSpec("P")

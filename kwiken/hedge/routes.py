@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import ExportedCall, call_named, call_of
-from kwiken.model.plan import SAFE_METHODS, Plan
+from kwiken.export.plans.calls import ExportedCall, call_named, call_of
+from kwiken.model.plan.plan import SAFE_METHODS, Plan
 
 TOO_MANY: Final = 429
 SERVER_ERROR: Final = 500

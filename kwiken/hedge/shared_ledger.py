@@ -10,9 +10,12 @@ from math import inf
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import CALL, REQUEST, RESERVE_SHARE, Account, Floor, Plan
+from kwiken.model.plan.accounts import CALL, REQUEST, Account, Floor
+from kwiken.model.plan.ledger_terms import RESERVE_SHARE
+from kwiken.model.plan.plan import Plan
 from kwiken.runtime.base.event_loop import whole_ticks
-from kwiken.runtime.decisions import Ledger, ReissueRule, RequestBudget
+from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget
+from kwiken.runtime.decisions.compiled_stage import ReissueRule
 
 
 class HedgeCounts(msgspec.Struct):

@@ -11,8 +11,8 @@ from kwiken.base.lazy import lazy_names
 from kwiken.loadtest.patching import without_patching
 
 if TYPE_CHECKING:
-    from kwiken.loadtest.inputs import LoadSettings as LoadSettings
-    from kwiken.loadtest.results import LoadResult as LoadResult, Progress as Progress
+    from kwiken.loadtest.inputs.settings import LoadSettings as LoadSettings
+    from kwiken.loadtest.results.result import LoadResult as LoadResult, Progress as Progress
     from kwiken.loadtest.run import run_load as run_load
     from kwiken.loadtest.user import DagUser as DagUser
 

@@ -19,10 +19,14 @@ from locust.env import Environment
 from locust.runners import LocalRunner
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import Reading, read_processors, use_between
-from kwiken.loadtest.generator import client_of
-from kwiken.loadtest.inputs import Prepared
-from kwiken.loadtest.results import LoadResult, Progress, Records, ReportCollector, RequestOutcome
+from kwiken.base.machine.processor_use import Reading, use_between
+from kwiken.base.machine.reading import read_processors
+from kwiken.loadtest.generator.clients import client_of
+from kwiken.loadtest.inputs.settings import Prepared
+from kwiken.loadtest.results.outcome import RequestOutcome
+from kwiken.loadtest.results.records import Records
+from kwiken.loadtest.results.report import ReportCollector
+from kwiken.loadtest.results.result import LoadResult, Progress
 from kwiken.loadtest.user import DagUser
 
 _PROGRESS_S = 0.25

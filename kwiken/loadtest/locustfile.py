@@ -7,7 +7,8 @@ file of this machine.
 
 from __future__ import annotations
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 
 class OpenLoopUser(DagUser):

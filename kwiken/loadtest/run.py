@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
-from kwiken.loadtest.inputs import LoadSettings, prepare
+from kwiken.loadtest.inputs.settings import LoadSettings, prepare
 from kwiken.loadtest.patching import without_patching
-from kwiken.loadtest.results import LoadResult, Progress, Records
+from kwiken.loadtest.results.records import Records
+from kwiken.loadtest.results.result import LoadResult, Progress
 
 _SPARE_FILES = 64
 

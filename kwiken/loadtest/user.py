@@ -17,10 +17,18 @@ from locust.env import Environment
 from locust.exception import StopUser
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.loadtest.distribution import Session, Share, hook_into_locust, with_options
-from kwiken.loadtest.generator import OpenLoop, Timer, client_of, plan, steered
-from kwiken.loadtest.inputs import LoadSettings, Prepared, check_rate, prepare
-from kwiken.loadtest.results import Records, RequestOutcome
+from kwiken.loadtest.distribution.hooks import hook_into_locust
+from kwiken.loadtest.distribution.options import with_options
+from kwiken.loadtest.distribution.session import Session
+from kwiken.loadtest.distribution.share import Share
+from kwiken.loadtest.generator.clients import client_of
+from kwiken.loadtest.generator.open_loop import OpenLoop, plan
+from kwiken.loadtest.generator.shared_schedule import steered
+from kwiken.loadtest.generator.timer import Timer
+from kwiken.loadtest.inputs.arrivals import check_rate
+from kwiken.loadtest.inputs.settings import LoadSettings, Prepared, prepare
+from kwiken.loadtest.results.outcome import RequestOutcome
+from kwiken.loadtest.results.records import Records
 
 _DRAIN_S = 1.0
 _log = logging.getLogger(__name__)

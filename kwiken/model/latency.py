@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Ladder
+from kwiken.model.plan.plan import Ladder
 
 
 class DagNode(Protocol):

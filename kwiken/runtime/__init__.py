@@ -20,26 +20,26 @@ if TYPE_CHECKING:
         RefusedError as RefusedError,
         UnavailableError as UnavailableError,
     )
-    from kwiken.runtime.cluster import Cluster as Cluster, ClusterSettings as ClusterSettings
-    from kwiken.runtime.decisions import Limits as Limits
-    from kwiken.runtime.engine import Answer as Answer, Executor as Executor
-    from kwiken.runtime.gateway import Gateway as Gateway, GatewaySettings as GatewaySettings
-    from kwiken.runtime.replica import (
-        GrpcReplicaServer as GrpcReplicaServer,
-        ReplicaServer as ReplicaServer,
-    )
-    from kwiken.runtime.wire.foreign import ForeignTransport as ForeignTransport
-    from kwiken.runtime.wire.grpc import (
-        GrpcTransport as GrpcTransport,
-        RemoteTransport as RemoteTransport,
-    )
-    from kwiken.runtime.wire.transport import (
+    from kwiken.runtime.cluster.cluster import Cluster as Cluster
+    from kwiken.runtime.cluster.settings import ClusterSettings as ClusterSettings
+    from kwiken.runtime.decisions.admission import Limits as Limits
+    from kwiken.runtime.engine.executor import Answer as Answer, Executor as Executor
+    from kwiken.runtime.gateway.server import Gateway as Gateway
+    from kwiken.runtime.gateway.settings import GatewaySettings as GatewaySettings
+    from kwiken.runtime.replica.grpc_server import GrpcReplicaServer as GrpcReplicaServer
+    from kwiken.runtime.replica.server import ReplicaServer as ReplicaServer
+    from kwiken.runtime.wire.foreign.transport import ForeignTransport as ForeignTransport
+    from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport as RemoteTransport
+    from kwiken.runtime.wire.grpc.transport import GrpcTransport as GrpcTransport
+    from kwiken.runtime.wire.transport.base import (
         Call as Call,
-        HttpTransport as HttpTransport,
-        LocalTransport as LocalTransport,
         Replica as Replica,
         Reply as Reply,
         Transport as Transport,
+    )
+    from kwiken.runtime.wire.transport.http import HttpTransport as HttpTransport
+    from kwiken.runtime.wire.transport.local import (
+        LocalTransport as LocalTransport,
         local_replicas as local_replicas,
     )
 

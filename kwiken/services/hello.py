@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kwiken.model.service import Partial, Service
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 hello = Service("hello")
 

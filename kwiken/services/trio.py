@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 MAX_ROUNDS: Final = 1_000_000
 SALT: Final = b"kwiken"

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.traffic.flows import (
     MAX_BIN_S,
     MAX_ENDPOINTS,

@@ -7,7 +7,8 @@ import numpy as np
 from benchmarks.outside.bench_outside import lines, summary, targets
 from benchmarks.outside.outside_data import Recording
 from benchmarks.outside.outside_judge import BUDGETS, judged
-from kwiken.model.profile import Profile, StageProfile, part_of
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
 from tests.support.models.profile_fixtures import ProfileOf, StageOf
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from benchmarks.sizes.paused_world import PausedWorld, WorldSize, WorldStage, _bursty_arrivals, _Replica
-from kwiken.model.service import Reissue
+from kwiken.model.service.stage import Reissue
 
 PAUSED = WorldStage((), 5.0, 3000.0)
 QUIET = WorldStage((), 5.0, 1e12)

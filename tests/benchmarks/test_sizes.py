@@ -6,14 +6,14 @@ import math
 
 from benchmarks.sizes.arms import compared
 from benchmarks.sizes.sized_profiles import DAG_RATE_PER_S, dag_profile
-from kwiken.allocator.capacity import SizeSettings, study_size
 from kwiken.allocator.capacity.outcomes import start_with_given
 from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.study import VERIFY_SEED
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import VERIFY_SEED, study_size
 from kwiken.allocator.capacity.supply import Supply
 from kwiken.allocator.capacity.trials import StageTrials
-from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.profile.cost_models import costs
+from kwiken.tail.queueing.load.decompose import load_model
 from tests.support.models.stragglers import straggling_profile
 
 TARGET_MS = 90.0

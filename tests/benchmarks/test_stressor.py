@@ -13,8 +13,11 @@ import pytest
 
 from benchmarks.placement.record_history import Recording, document, row_of
 from benchmarks.placement.stress.stressor import StressError, Stressor, rising_words
-from kwiken.allocator.contention import MeasuredRun, ProbeSetting, Scores, StageProbe
-from kwiken.allocator.workloads import Size, measurements_from_text
+from kwiken.allocator.contention.measured_stage import MeasuredRun, StageProbe
+from kwiken.allocator.contention.ramp import Scores
+from kwiken.allocator.contention.stage_plan import ProbeSetting
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import Size
 from kwiken.runtime.base.process_id import family
 from tests.support.runtime.waiting import until
 

@@ -8,21 +8,17 @@ import msgspec
 import pytest
 import yaml
 
-from kwiken import Service
-from kwiken.allocator.placement import PLACED_GATE, NodeLedger, Placement, admit_all, document
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import PLACED_GATE, Placement, document
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
-from kwiken.export.deployments import (
-    Build,
-    Deployment,
-    ImageContent,
-    compose_file,
-    dockerfile,
-    dockerignore,
-    kubernetes_files,
-    replicas_of,
-)
+from kwiken.export.deployments.compose import compose_file
+from kwiken.export.deployments.deployment import Build, Deployment, replicas_of
+from kwiken.export.deployments.image import ImageContent, dockerfile, dockerignore
+from kwiken.export.deployments.kubernetes import kubernetes_files
+from kwiken.model.service.service import Service
 from tests.support.runtime.clusters import cluster, profile, requested
 
 

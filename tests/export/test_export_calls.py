@@ -9,12 +9,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import StageAddress, check_known, read_targets
-from kwiken.export.plans.calls import ExportedCall, call_named, call_of
+from kwiken.export.plans.calls import (
+    ExportedCall,
+    StageAddress,
+    call_named,
+    call_of,
+    check_known,
+    read_targets,
+)
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import hedges, nanoseconds, seconds, whole_ms
-from kwiken.model.plan import SpanMatch
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.service.stage import Reissue
 from tests.support.otel.exports import plan_with, stage
 
 LATE = Reissue(after_ms=20, fraction=0.05)

@@ -11,11 +11,11 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import StageAddress
+from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.hedges import Exported
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, StagePlan
+from kwiken.model.service.stage import Reissue
 from tests.support.otel.exports import comments, plan_with, read_yaml, stage
 from tests.support.peers.envoys import refusal
 

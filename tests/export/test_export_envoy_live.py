@@ -12,8 +12,8 @@ import aiohttp
 from aiohttp import web
 
 from kwiken.export.plans.envoy import envoy_bootstrap
-from kwiken.model.plan import Plan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue
 from tests.support.otel.exports import plan_with, stage
 from tests.support.peers.envoys import pointed_at, running
 from tests.support.runtime.waiting import until

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.export.plans import StageAddress
+from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import Exported
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy, SpanMatch, StagePlan
-from kwiken.model.service import Following, Reissue
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, SpanMatch, StagePlan
+from kwiken.model.service.stage import Following, Reissue
 from tests.support.otel.exports import plan_with, read_json, stage
 
 CODES = frozenset(

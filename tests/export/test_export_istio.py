@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.export.plans import StageAddress
+from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.hedges import Exported
 from kwiken.export.plans.istio import istio_documents
-from kwiken.model.plan import Plan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue
 from tests.support.otel.exports import comments, plan_with, read_yaml, stage
 from tests.support.peers.envoys import refusal
 

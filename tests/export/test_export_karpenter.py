@@ -13,17 +13,13 @@ import numpy as np
 import pytest
 import yaml
 
-from kwiken.allocator.provisioning import (
-    Provision,
-    ProvisioningSettings,
-    Recording,
-    curve_of,
-    market,
-    prices_from_toml,
-    study_provision,
-)
+from kwiken.allocator.provisioning.document import Provision, study_provision
+from kwiken.allocator.provisioning.interruptions import Recording
+from kwiken.allocator.provisioning.load_curve import curve_of
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.strategies import ProvisioningSettings, market
 from kwiken.base.errors import InputError
-from kwiken.export.provisions import karpenter_pools
+from kwiken.export.provisions.karpenter import karpenter_pools
 from tests.support.export.schemas import faults
 
 PRICES = """

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kwiken.allocator.waiting import LinedJob, LinesDocument, PlannedLine
+from kwiken.allocator.waiting.document import LinedJob, LinesDocument, PlannedLine
 from kwiken.base.errors import InputError
-from kwiken.export.lines import kueue_queues
+from kwiken.export.lines.kueue import kueue_queues
 from tests.support.export.schemas import faults
 
 MODULE = "sigs.k8s.io/kueue@v0.17.0"

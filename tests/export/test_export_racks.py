@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from kwiken.batch.racks import PlannedJob, RackPlan
-from kwiken.export.racks import RACK_PROGRAMS, untold
+from kwiken.batch.racks.document import PlannedJob, RackPlan
+from kwiken.export.racks.settings import RACK_PROGRAMS, untold
 
 PLAN = RackPlan(
     minimise="makespan",

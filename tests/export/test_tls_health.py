@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from kwiken.export.deployments.certificates import CERTIFICATE, KEY, health_program
-from kwiken.runtime import ReplicaServer
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.tls.certificates import Certificates
 from tests.support.faults.authority import Authority
 from tests.support.services.http import service
 

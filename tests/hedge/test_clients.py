@@ -15,11 +15,14 @@ import httpx
 import pytest
 from aiohttp import web
 
-from kwiken import Budgets, InputError, Plan, SpanMatch, StagePlan
-from kwiken.hedge import HedgedSession, HedgedTransport, HedgedUnaryCalls, Hedger
+from kwiken.base.errors import InputError
+from kwiken.hedge.aiohttp_session import HedgedSession
+from kwiken.hedge.grpc_interceptor import HedgedUnaryCalls
+from kwiken.hedge.hedger import Hedger
+from kwiken.hedge.httpx_transport import HedgedTransport
 from kwiken.hedge.routes import Routes
-from kwiken.model.plan import Costs
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.model.service.stage import Reissue
 from tests.support.runtime.waiting import until
 
 SOON_MS = 20.0

@@ -11,9 +11,11 @@ import httpx
 import pytest
 from aiohttp import web
 
-from kwiken import Following, InputError
-from kwiken.hedge import HedgedSession, HedgedTransport, Hedger
-from kwiken.model.service import Reissue
+from kwiken.base.errors import InputError
+from kwiken.hedge.aiohttp_session import HedgedSession
+from kwiken.hedge.hedger import Hedger
+from kwiken.hedge.httpx_transport import HedgedTransport
+from kwiken.model.service.stage import Following, Reissue
 from tests.support.runtime.virtual import VirtualClock, simulate
 
 CALLS = 2000

@@ -13,11 +13,11 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from kwiken import Budgets, InputError, Plan, StagePlan
-from kwiken.base.errors import DefinitionError
-from kwiken.hedge import Hedger
-from kwiken.model.plan import CatchUpPolicy, Costs, LedgerTerms
-from kwiken.model.service import Reissue
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.hedge.hedger import Hedger
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
 from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until
 

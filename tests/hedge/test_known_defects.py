@@ -13,7 +13,8 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from kwiken.hedge import HedgedTransport, Hedger
+from kwiken.hedge.hedger import Hedger
+from kwiken.hedge.httpx_transport import HedgedTransport
 
 PATH: Final = "/items"
 DELAY_S: Final = 0.02

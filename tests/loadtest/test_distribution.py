@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest import LoadSettings
-from kwiken.loadtest.inputs import Arrivals, Queries
+from kwiken.loadtest.inputs.arrivals import Arrivals
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.inputs.settings import LoadSettings
 
 QUERIES = Queries((b"{}",))
 
@@ -97,7 +98,7 @@ def test_each_process_has_one_sender_however_many_users_there_are() -> None:
 
 
 def test_options_replace_the_settings_of_the_class() -> None:
-    from kwiken.loadtest.distribution import with_options
+    from kwiken.loadtest.distribution.options import with_options
 
     own = LoadSettings(url="http://h", rate=5, zipf=0.5)
     assert with_options(own, None) == own

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from kwiken import loadtest
-from kwiken.base.machine import ProcessorUse
+from kwiken.base.machine.processor_use import ProcessorUse
 from kwiken.cli.live.load import _progress
 from kwiken.cli.verbs import kwiken
-from kwiken.loadtest import LoadResult, LoadSettings, Progress
-from kwiken.loadtest.inputs.settings import prepare
+from kwiken.loadtest.inputs.settings import LoadSettings, prepare
 from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.report import ReportCollector
+from kwiken.loadtest.results.result import LoadResult, Progress
 from tests.support.loadtest.load_commands import Load, Serve
 
 USAGE = ("load", "http://127.0.0.1:9", "--rate", "10", "--duration", "10")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest import LoadSettings
-from kwiken.loadtest.inputs.settings import parse_target, prepare
+from kwiken.loadtest.inputs.settings import LoadSettings, parse_target, prepare
 
 
 @pytest.mark.parametrize(

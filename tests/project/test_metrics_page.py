@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from kwiken.otel.metrics import Metric, catalog
-from kwiken.otel.metrics.model import MetricKind
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Metric, MetricKind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
 
 ROOT = Path(__file__).resolve().parents[2]

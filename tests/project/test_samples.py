@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.profile import Profile, profile_to_json
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
 from tests.support.models.profiles import small_profile
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.services.search.index import Cards, SymbolCard, Texts, native, store
+from kwiken.services.search.index import native, store
 from kwiken.services.search.index.corpus import Document, corpus, library
 from kwiken.services.search.index.names import private
+from kwiken.services.search.index.parts import Cards, SymbolCard, Texts
 
 
 def write(root: Path, files: dict[str, str]) -> Path:

@@ -13,18 +13,18 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.service import Partial
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Partial
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from kwiken.services import search as package
 from kwiken.services.search import OtherIndexError, search
 from kwiken.services.search.query_mix import queries
-from kwiken.services.search.stages import Answer, Hits, Query, Ranked, Request
 from kwiken.services.search.stages.lookup import utility, worth
 from kwiken.services.search.stages.snippets import snippet
-from kwiken.services.search.stages.types import MAX_QUERY
+from kwiken.services.search.stages.types import MAX_QUERY, Answer, Hits, Query, Ranked, Request
 from tests.support.runtime.replicas import plan_of
 from tests.support.services import answer_quality, local_answers
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.services.search.index import Postings, Ranking, Texts, build, store
+from kwiken.services.search.index import build, store
 from kwiken.services.search.index.corpus import Document
-from kwiken.services.search.index.parts import PARTS
+from kwiken.services.search.index.parts import PARTS, Postings, Ranking, Texts
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kwiken.model.profile import profile_from_json
-from kwiken.otel import critical_path, read_traces
+from kwiken.model.profile.codec import profile_from_json
+from kwiken.otel.trace.paths import critical_path
+from kwiken.otel.trace.traces import read_traces
 from tests.support.runtime.server_processes import free_port
 from tests.support.runtime.stacks import ask, kwiken, running_cluster
 

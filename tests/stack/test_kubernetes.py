@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.workloads import profiles_to_json
+from kwiken.allocator.workloads.profile import profiles_to_json
 from tests.support.pods.kubernetes import Kubelet, Kubernetes, programs, running_kubernetes
 from tests.support.pods.name_server import can_ask_alone, name_server
 from tests.support.project.commands import run

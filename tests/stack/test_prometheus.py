@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kwiken.model.profile import profile_from_json
+from kwiken.model.profile.codec import profile_from_json
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import MetricKind
 from kwiken.otel.metrics.names import prometheus_name

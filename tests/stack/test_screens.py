@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kwiken.model.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan
-from kwiken.model.profile import profile_to_json
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.tail.planning.planner import make_plan
 from tests.support.models.queue_profiles import queue_profile
 from tests.support.otel.folders import folder_of
 from tests.support.runtime.stacks import ask, kwiken, running_cluster

@@ -8,7 +8,10 @@ import pytest
 from scipy import stats
 
 from kwiken.base.errors import InputError
-from kwiken.traffic import WindowDays, binned, generate_counts, generate_events, learn, windows_in
+from kwiken.traffic.flows import binned
+from kwiken.traffic.generator import generate_counts, generate_events
+from kwiken.traffic.learning import learn
+from kwiken.traffic.windows import WindowDays, windows_in
 from tests.support.data.traffic.drawn_flows import drawn, endpoints
 from tests.traffic.test_learning import uneven
 

@@ -7,18 +7,12 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.traffic import (
-    Flows,
-    MapLevel,
-    TrafficModel,
-    TrafficUnit,
-    WindowDays,
-    binned,
-    judge,
-    learn,
-    levels_of,
-    windows_in,
-)
+from kwiken.traffic.document import TrafficModel
+from kwiken.traffic.flows import Flows, TrafficUnit, binned
+from kwiken.traffic.learning import learn
+from kwiken.traffic.maps import MapLevel, levels_of
+from kwiken.traffic.model_judgement import judge
+from kwiken.traffic.windows import WindowDays, windows_in
 from tests.support.data.traffic.drawn_flows import drawn, endpoints
 
 DAY_S = 86_400.0

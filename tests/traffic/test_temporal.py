@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.traffic import CurveFamily, TemporalModel, TimedCurve, fit_server
+from kwiken.traffic.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
 
 PLANTED = TemporalModel(
     (

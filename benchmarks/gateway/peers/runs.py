@@ -16,10 +16,11 @@ import numpy as np
 from benchmarks.gateway.peers.proxies import envoy, gateway, stopped
 from benchmarks.gateway.peers.world import RATE_PER_S, REPLICAS, STAGES, WARM_S
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import VERSION, Budgets, Costs, Plan, SpanMatch, StagePlan
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import VERSION, Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 PLAIN, PLAIN_GRPC = "plain", "plain gRPC"
 HEDGE_PYTHON, HTTPX_HEDGED, LIBRARY = "hedge-python", "httpx-hedged", "kwiken.hedge"

@@ -19,7 +19,8 @@ from grpc import aio
 
 from benchmarks.gateway.peers.messages import Numbered, front_door, path_of
 from benchmarks.gateway.peers.world import TIMEOUT_S
-from kwiken.hedge import HedgedTransport, Hedger
+from kwiken.hedge.hedger import Hedger
+from kwiken.hedge.httpx_transport import HedgedTransport
 
 HTTP_OK: Final = 200
 RETRIES: Final = 3  # attempts of a call by gRPC's retries, in all

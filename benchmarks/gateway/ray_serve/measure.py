@@ -13,7 +13,7 @@ from benchmarks.gateway.chain import STAGES, Item
 from benchmarks.gateway.open_load import open_load
 from benchmarks.gateway.ray_serve.ray_process import ray_serve
 from benchmarks.harness import Row, paired
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.cluster import Cluster
 
 SHARE = 0.5  # of Ray Serve's throughput, as open load
 NAME = f"chain of {len(STAGES)} stages over HTTP"

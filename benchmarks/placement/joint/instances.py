@@ -12,17 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass, PlacementRequest, request_for
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    WorkloadProfile,
-)
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 SEEDS: Final = range(1000, 1016)  # of the figures that are reported
 TRIAL_SEEDS: Final = range(16)  # for trying things out

@@ -22,33 +22,28 @@ import numpy as np
 
 from benchmarks.harness import Row
 from benchmarks.load.hash_traffic import LoadStream, p99_ms, send, time_of_call
-from kwiken.allocator.adaptation import Adaptation
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster as Nodes,
-    Node,
-    NodeClass,
-    NodeLedger,
-    PlacementRequest,
-    admit_all,
-    document,
-    request_for,
-)
-from kwiken.allocator.provisioning import NodeRenter, prices_from_toml
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    WorkloadProfile,
-)
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.renting import NodeRenter
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
+from kwiken.model.nodes.nodes import Cluster as Nodes, Node, NodeClass
 from kwiken.runtime.base.event_loop import cancel_and_wait
-from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout, ReplicaPlace
-from kwiken.runtime.upkeep import Assignment, RentalJournal, RentedNodes, Upkeep, clusters_on_nodes
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode, Layout, ReplicaPlace
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.upkeep.assignment import Assignment
+from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
+from kwiken.runtime.upkeep.rental_journal import RentalJournal
+from kwiken.runtime.upkeep.rented_nodes import RentedNodes
+from kwiken.runtime.upkeep.upkeep import Upkeep
 
 MODULE = "kwiken.services.trio:digest"
 STAGE = "hashing"

@@ -32,17 +32,16 @@ from benchmarks.harness import Row
 from benchmarks.placement.renting.drawn_demands import SHAPES, UNSEEN, Curve
 from benchmarks.placement.renting.kept_demands import CHOICE, KEPT, drawn
 from benchmarks.placement.renting.known_kind import daily, known_kind
-from kwiken.allocator.provisioning import (
+from kwiken.allocator.provisioning.document import StrategyCost, study_provision
+from kwiken.allocator.provisioning.interruptions import recording_from_json
+from kwiken.allocator.provisioning.load_curve import curve_of
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT,
     HINDSIGHT_SPOT,
     Market,
     ProvisioningSettings,
-    StrategyCost,
-    curve_of,
     market,
-    prices_from_toml,
-    recording_from_json,
-    study_provision,
 )
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "fleet"

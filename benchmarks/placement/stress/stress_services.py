@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.placement.stress.stressor import Stressor
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 
 @dataclass(frozen=True)

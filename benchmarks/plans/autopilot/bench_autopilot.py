@@ -23,7 +23,7 @@ from benchmarks.plans.autopilot.ways import (
     plan_of,
     profile_of,
 )
-from kwiken.model.plan import LedgerTerms
+from kwiken.model.plan.ledger_terms import LedgerTerms
 
 # By seed, the phases of a day. Seeds 3501 and 3502 were run while both plans of a trial had one account, and
 # 3504 (moved) before a gain had to hold over the latencies of all requests too.

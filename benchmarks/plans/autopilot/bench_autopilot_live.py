@@ -35,10 +35,12 @@ from benchmarks.plans.autopilot.bench_autopilot import (
 from benchmarks.plans.autopilot.day import PHASES, phase_at
 from benchmarks.plans.autopilot.ways import BUDGET, plan_of
 from kwiken.base.errors import InputError
-from kwiken.model.plan import LedgerTerms, Plan
-from kwiken.model.profile import Profile, part_of
-from kwiken.otel.fit import fit_profile
-from kwiken.runtime.gateway.steering import Gateways
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.gateway.steering.gateways import Gateways
 
 DAY_S: Final = 300.0
 LEARN_SHARE: Final = 0.25  # of the day, for the day before that is traced

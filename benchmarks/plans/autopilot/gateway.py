@@ -11,19 +11,11 @@ import numpy as np
 
 from benchmarks.plans.autopilot.day import STAGES, Step
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.model.plan import (
-    BY_FLOOR,
-    REQUEST,
-    RESERVE_SHARE,
-    Account,
-    ArmAccounts,
-    Floor,
-    LedgerBounds,
-    Plan,
-    grant,
-    grant_in_arm,
-)
-from kwiken.model.service import Reissue
+from kwiken.model.plan.accounts import BY_FLOOR, REQUEST, Account, Floor, LedgerBounds, grant
+from kwiken.model.plan.arm_accounts import ArmAccounts, grant_in_arm
+from kwiken.model.plan.ledger_terms import RESERVE_SHARE
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue
 
 QUARTER_S: Final = 0.25  # width of the ledger's buckets
 

@@ -13,12 +13,14 @@ import signal
 from pathlib import Path
 
 from benchmarks.plans.autopilot.live_service import day
-from kwiken.otel.write import make_observer
-from kwiken.runtime import SystemClock
-from kwiken.runtime.decisions import TraceSampler
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
+from kwiken.otel.write.observer import make_observer
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.decisions.trace_sampling import TraceSampler
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 
 class Unmeasured(LocalTransport):

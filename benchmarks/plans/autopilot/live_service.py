@@ -15,7 +15,7 @@ import time
 from msgspec import Struct
 
 from benchmarks.plans.autopilot.day import PHASES, STAGES, STALL_MS, STALL_SHARE, Phase, phase_at
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 
 class Ask(Struct, frozen=True):

@@ -13,20 +13,15 @@ from benchmarks.plans.autopilot.day import STAGES, Step
 from benchmarks.plans.autopilot.gateway import Played, SimulatedLedger, play
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan, SpanMatch
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.apportion import INSURANCE
-from kwiken.tail.autopilot import (
-    CONTROL_SHARE,
-    ArmCounts,
-    Autopilot,
-    AutopilotRecord,
-    Decision,
-    Seen,
-    propose,
-)
-from kwiken.tail.autopilot.arms import bucket_of
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets, Plan, SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.apportion.apportioner import INSURANCE
+from kwiken.tail.autopilot.arms import ArmCounts, bucket_of
+from kwiken.tail.autopilot.autopilot import CONTROL_SHARE, Autopilot, Decision, Seen
+from kwiken.tail.autopilot.proposal import propose
+from kwiken.tail.autopilot.record import AutopilotRecord
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 BUDGET: Final = 0.05
 SERVICE: Final = "day"

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.placement import Draw, DrawKind
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.placement.node_ledger import Draw, DrawKind
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats
 
 WHOLE: Final = 100.0  # quality of an empty node of the fastest class

@@ -22,18 +22,14 @@ from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.use_record import UseRecord
 from kwiken.allocator.adaptation.watch import WINDOW_S, WorkloadWatch
-from kwiken.allocator.packing import (
-    BURNING,
-    MIDDLE,
-    AutoDial,
-    LateCount,
-    RepackSettings,
-    chance_above,
-    repack,
-)
-from kwiken.allocator.packing.tasks import MIN_SAMPLES, PackedCluster, plain_cluster
-from kwiken.allocator.placement import DrawKind
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.packing.auto_dial import BURNING, AutoDial, LateCount
+from kwiken.allocator.packing.dial import MIDDLE
+from kwiken.allocator.packing.margin import chance_above
+from kwiken.allocator.packing.repacking import RepackSettings, repack
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster, plain_cluster
+from kwiken.allocator.packing.tasks.usage import MIN_SAMPLES
+from kwiken.allocator.placement.node_ledger import DrawKind
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Bools, Floats
 
 SAMPLES_OF_PERIOD: Final = 60  # at most; windows are not divided

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 
 from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.placement import Scheduler, SizedReplica
+from kwiken.allocator.placement.order import Scheduler
+from kwiken.allocator.placement.sizing import SizedReplica
 
 MIN_GAIN_OF_EVICTION: Final = 0.05  # of the performance needed, below which nothing is evicted
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing.tasks import UsageSeries
+from kwiken.allocator.packing.tasks.usage import UsageSeries
 from kwiken.base.arrays import Floats
 
 MAX_SAMPLES: Final = 10_080  # of a replica: a week of minutes

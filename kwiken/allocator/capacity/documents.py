@@ -8,15 +8,15 @@ from typing import Final
 from kwiken.allocator.capacity.supply import CORES_PER_REPLICA, Sizes
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import Verified
-from kwiken.allocator.placement import (
+from kwiken.allocator.placement.order import PlacingStatus
+from kwiken.allocator.placement.placement_document import (
     VERSION as PLACEMENT_VERSION,
     PlacedReplica,
     PlacedWorkload,
     Placement,
-    PlacingStatus,
     placed_nodes,
 )
-from kwiken.model.plan import (
+from kwiken.model.plan.plan import (
     VERSION as PLAN_VERSION,
     Budgets,
     Costs,
@@ -24,9 +24,9 @@ from kwiken.model.plan import (
     Intervals,
     Plan,
     StagePlan,
-    rounded,
 )
-from kwiken.tail.simulation import interval
+from kwiken.model.plan.rounding import rounded
+from kwiken.tail.simulation.expectation import interval
 
 SCHEDULER: Final = "size"  # name of the scheduler in placements of this package
 CONFIDENCE: Final = 0.5  # the target is met by the estimate of p99 itself, not by a bound of it

@@ -11,7 +11,7 @@ from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
 from kwiken.allocator.capacity.verification import Verified, verify
-from kwiken.model.service import Reissue
+from kwiken.model.service.stage import Reissue
 
 MAX_ROUNDS: Final = 5  # searches whose goal is corrected by what the whole service did
 NEAR: Final = 0.97  # share of the target above which a verified p99 is not brought nearer

@@ -17,9 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.tail.queueing.load import LoadModel, stalls_of
-from kwiken.tail.queueing.simulator import Empirical, Pauses
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.tail.queueing.load.stage_model import LoadModel
+from kwiken.tail.queueing.load.stalls import stalls_of
+from kwiken.tail.queueing.simulator.pauses import Pauses
+from kwiken.tail.queueing.simulator.service_times import Empirical
 
 MIN_LATER_CALLS: Final = 1  # calls that waited beside slow ones, needed to take slow calls for pauses
 # Weight of the average stage in the rate of each stage, in pauses. With 1 the rates of stages are expected to

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.profile import Profile
-from kwiken.tail.queueing.simulator import poisson_arrivals
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.simulator.network import poisson_arrivals
 
 ARRIVAL_BLOCKS: Final = 10  # blocks of gaps in a recording; few long ones keep slow changes of the rate
 MAX_BLOCKS: Final = 20  # blocks of time that go to the halves in turn: slow requests come in bursts

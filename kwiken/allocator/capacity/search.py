@@ -23,13 +23,13 @@ import numpy as np
 
 from kwiken.allocator.capacity.supply import Sizes, StageSize
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
-from kwiken.allocator.placement import ROUNDING
+from kwiken.allocator.placement.node_ledger import ROUNDING
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
 from kwiken.model.latency import critical_path, end_to_end
-from kwiken.model.plan import Costs
-from kwiken.tail.simulation import smooth_p99
+from kwiken.model.plan.plan import Costs
+from kwiken.tail.simulation.common_random_numbers import smooth_p99
 
 MIN_GAIN: Final = 5e-4  # share of p99 by which a move must lower it
 MIN_SAVING: Final = 1e-9  # cost below which two costs count as equal

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.allocator.capacity.supply import StageNeed
-from kwiken.allocator.placement import Cluster
 from kwiken.base.errors import InputError
-from kwiken.model.profile import CostModel
-from kwiken.tail.queueing.load import QueueSettings
+from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.profile.cost_models import CostModel
+from kwiken.tail.queueing.load.decompose import QueueSettings
 
 MAX_REISSUE: Final = 0.05  # copies, as a share of all work, that a sizing may plan by default
 MAX_SIZED_RATE_PER_S: Final = 1e9  # requests a second that sizes are sought for

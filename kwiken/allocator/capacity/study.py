@@ -26,13 +26,15 @@ from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import Verified, resampled_p99, verify
-from kwiken.allocator.placement import Placement
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Profile, costs
-from kwiken.tail.queueing.load import LoadModel, load_model
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.load.decompose import load_model
+from kwiken.tail.queueing.load.stage_model import LoadModel
 
 MIN_REQUESTS: Final = 10  # requests below which no quantile is meaningful
 FRONTIER_POINTS: Final = 8  # targets for which a frontier has sizes

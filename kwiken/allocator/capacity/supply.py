@@ -12,10 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, AntiAffinity, Cluster
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.anti_affinity import AntiAffinity
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster
 
 CORES_PER_REPLICA: Final = 1.0  # the load model gives each replica a processor of its own
 DEFAULT_MEMORY_GB: Final = 1.0

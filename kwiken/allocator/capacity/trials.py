@@ -20,18 +20,18 @@ from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.jobs import Job, Spread
 from kwiken.model.latency import finish_times, start_times
-from kwiken.model.plan import LedgerTerms, rounded
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import MIN_CALLS_FOR_CURVE, Curve, reissue_curve
-from kwiken.tail.queueing.load import LoadModel, reissuing
-from kwiken.tail.queueing.simulator import (
-    Primaries,
-    ServiceTimes,
-    SimulatedCalls,
-    Station,
-    UnstableStageError,
-    serve,
-)
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.curve import MIN_CALLS_FOR_CURVE, Curve, reissue_curve
+from kwiken.tail.queueing.load.simulate import reissuing
+from kwiken.tail.queueing.load.stage_model import LoadModel
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
+from kwiken.tail.queueing.simulator.network import Primaries
+from kwiken.tail.queueing.simulator.race import UnstableStageError
+from kwiken.tail.queueing.simulator.service_times import ServiceTimes
+from kwiken.tail.queueing.simulator.stage import serve
+from kwiken.tail.queueing.simulator.station import Station
 
 # Shares of a stage's calls that may get a copy; position 0 is none.
 LEVELS: Final = (0.0, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)

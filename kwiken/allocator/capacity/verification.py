@@ -14,9 +14,10 @@ from kwiken.allocator.capacity.supply import Sizes
 from kwiken.allocator.capacity.trials import WARM_UP, StageTrials
 from kwiken.base.arrays import Floats, Ints
 from kwiken.model.latency import ladder
-from kwiken.model.plan import Ladder
-from kwiken.tail.queueing.simulator import UnstableStageError, simulate_queues
-from kwiken.tail.simulation import BlockBootstrap
+from kwiken.model.plan.plan import Ladder
+from kwiken.tail.queueing.simulator.network import simulate_queues
+from kwiken.tail.queueing.simulator.race import UnstableStageError
+from kwiken.tail.simulation.expectation import BlockBootstrap
 
 MAX_VERIFIED_CALLS: Final = 250_000  # calls of all stages in one simulation
 RESAMPLES, MAX_RESAMPLED_REQUESTS = 25, 8000  # recordings that an interval comes from, and their requests

@@ -11,9 +11,9 @@ import numpy as np
 
 from kwiken.allocator.contention.calibration import Calibration
 from kwiken.allocator.contention.crosstalk import Crosstalk
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json, to_str
+from kwiken.base.parsing.strict_json import convert, parse_json, to_str
 
 VERSION: Final = 1
 MAX_BYTES: Final = 4 << 20

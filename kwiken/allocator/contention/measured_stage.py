@@ -13,7 +13,7 @@ import numpy as np
 
 from kwiken.allocator.contention.ramp import Scores
 from kwiken.allocator.contention.stage_plan import ProbeSetting
-from kwiken.allocator.workloads import MAX_WORK_VARIATION, Measure
+from kwiken.allocator.workloads.workload import MAX_WORK_VARIATION, Measure
 from kwiken.base.arrays import Floats
 
 MEDIAN_WIDENING: Final = 1.25  # of a median's standard error over a mean's, where errors are normal

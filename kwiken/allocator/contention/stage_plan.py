@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import Measurements, Size, first_columns, label_text
+from kwiken.allocator.workloads.classification import first_columns, label_text
+from kwiken.allocator.workloads.measurements import Measurements
+from kwiken.allocator.workloads.profile import Size
 from kwiken.base.errors import InputError
 
 DEFAULT_SOURCES: Final = 2  # sources to ramp; each gives an entry of tolerated and one of caused pressure

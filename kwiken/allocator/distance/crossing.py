@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.distance.demand import TrafficDemand
-from kwiken.allocator.placement import Cluster, Sizing
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes.nodes import Cluster
 
 IN_A_ZONE: Final = 1.0  # distance between two nodes of one zone
 ACROSS_ZONES: Final = 3.0  # distance between two zones

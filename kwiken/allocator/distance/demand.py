@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads import Workload
+from kwiken.allocator.workloads.workload import Workload
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.traffic import MapLevel, TrafficModel, TrafficUnit
+from kwiken.traffic.document import TrafficModel
+from kwiken.traffic.flows import TrafficUnit
+from kwiken.traffic.maps import MapLevel
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ import numpy as np
 
 from kwiken.allocator.distance.crossing import Crossings
 from kwiken.allocator.distance.demand import TrafficDemand
-from kwiken.allocator.placement import Newcomer, Scheduler, Sizing
-from kwiken.allocator.schedulers import choose_by_price
+from kwiken.allocator.placement.order import Newcomer, Scheduler
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.default_scheduler import choose_by_price
 
 SEED: Final = 0  # the same placement each time
 KICKS: Final = 60  # times that workloads are thrown into other zones

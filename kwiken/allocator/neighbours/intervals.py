@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import contention_loss
-from kwiken.allocator.workloads import NearestRows
+from kwiken.allocator.placement.quality import contention_loss
+from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.packing.goals import PackingGoal
-from kwiken.allocator.packing.tasks import PackedCluster
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints
 
 COMPARED: Final = 8  # nodes whose drains are tried before one is chosen

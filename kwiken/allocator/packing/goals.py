@@ -11,7 +11,8 @@ import numpy as np
 
 from kwiken.allocator.packing.later_moments import LaterUse
 from kwiken.allocator.packing.margin import chance_above
-from kwiken.allocator.packing.tasks import PackedCluster, Use
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster
+from kwiken.allocator.packing.tasks.usage import Use
 from kwiken.base.arrays import Bools, Floats, Ints
 
 LEVEL_WIDTH: Final = 2.0  # standard deviations that count in the level of a node

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
-from kwiken.allocator.packing.tasks import UsageSeries, Use, filled_cores
+from kwiken.allocator.packing.tasks.usage import UsageSeries, Use, filled_cores
 from kwiken.base.arrays import Floats
 
 MIN_SAMPLES_OF_LATER: Final = 48  # of the series; each half of it is halved again

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from scipy.special import ndtr
 
-from kwiken.allocator.packing.tasks import UsageSeries, Use, filled_cores, lasting_variance
+from kwiken.allocator.packing.tasks.usage import UsageSeries, Use, filled_cores, lasting_variance
 from kwiken.base.arrays import Floats, Ints
 
 LEVELS: Final = (1.5, 2.0, 2.5, 3.0)  # standard deviations of room in the groups that are judged

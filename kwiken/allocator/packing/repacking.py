@@ -28,7 +28,8 @@ from kwiken.allocator.packing.goals import PackingGoal, use_goal
 from kwiken.allocator.packing.later_moments import later_use
 from kwiken.allocator.packing.margin import UNLEARNED, learned_factor, sums_of
 from kwiken.allocator.packing.swaps import MAX_TRIES, settled
-from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, Use, filled_cores, use_of
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster
+from kwiken.allocator.packing.tasks.usage import UsageSeries, Use, filled_cores, use_of
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 

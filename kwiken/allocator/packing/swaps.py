@@ -14,7 +14,7 @@ import numpy as np
 from kwiken.allocator.packing.drains import ROOM
 from kwiken.allocator.packing.goals import PackingGoal
 from kwiken.allocator.packing.margin import sums_of
-from kwiken.allocator.packing.tasks import PackedCluster
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster
 from kwiken.base.arrays import Bools, Floats, Ints
 
 MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task

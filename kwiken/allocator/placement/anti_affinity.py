@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.model.nodes import Cluster
+from kwiken.model.nodes.nodes import Cluster
 
 
 @dataclass(frozen=True, eq=False)

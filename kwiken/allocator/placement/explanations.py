@@ -11,7 +11,7 @@ from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
 from kwiken.allocator.placement.order import PlacedOrNot
 from kwiken.allocator.placement.quality import contention_loss, contention_on
 from kwiken.allocator.placement.request import PlacementRequest
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 
 
 @dataclass(frozen=True)

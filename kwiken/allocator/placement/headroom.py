@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from kwiken.allocator.workloads import NORMAL_TAILS, ErrorTails
+from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
 
 LOSS_AT_TOLERANCE: Final = (
     0.05  # share of performance lost at the tolerated pressure, by definition of the score

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.nodes import Cluster
+from kwiken.model.nodes.nodes import Cluster
 
 ROUNDING: Final = 1e-9  # cores, GB or pressure by which sums of floats may be off
 

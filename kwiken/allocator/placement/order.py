@@ -15,7 +15,7 @@ import numpy as np
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
-from kwiken.model.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 # Of the performance needed, below which a workload waits (section 3.7 step 6).
 MIN_SHARE_ACCEPTED: Final = 0.95

@@ -14,8 +14,8 @@ from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, Sizing
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
-from kwiken.model.nodes import Cluster
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.model.nodes.nodes import Cluster
 
 VERSION: Final = 1
 PLACED_GATE: Final = "kwiken/placed"  # what a pod of Kubernetes waits for until an upkeep has chosen its node

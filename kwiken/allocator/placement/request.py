@@ -14,18 +14,13 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
-from kwiken.allocator.workloads import (
-    NORMAL_TAILS,
-    UNKNOWN_VARIATION,
-    ErrorTails,
-    Measure,
-    Workload,
-    WorkloadProfile,
-    spare_within,
-)
+from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
+from kwiken.allocator.workloads.latency_limit import UNKNOWN_VARIATION, spare_within
+from kwiken.allocator.workloads.profile import WorkloadProfile
+from kwiken.allocator.workloads.workload import Measure, Workload
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.model.nodes import Cluster
+from kwiken.model.nodes.nodes import Cluster
 
 DEVIATION_BY_SPEED: Final = 0.25  # log units: of a class that only its `speed` tells about
 REL_ROUNDING: Final = 1e-9  # of performance

@@ -28,7 +28,7 @@ from kwiken.allocator.provisioning.strategies import (
     paid,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 
 PROVISION_VERSION: Final = 1
 MAX_PROVISION_BYTES: Final = 16 << 20  # of a document

@@ -12,7 +12,7 @@ import numpy as np
 from kwiken.allocator.provisioning.offers import NodeOffer
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing.strict_json import convert, parse_json
 
 MAX_RECORDING_BYTES: Final = 64 << 20  # of a recording, unpacked
 MAX_RECORDED: Final = 10_000_000  # samples of one recording

@@ -14,7 +14,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import parse_json, to_str
+from kwiken.base.parsing.strict_json import parse_json, to_str
 
 MAX_LOAD_BYTES: Final = 64 << 20  # of a document of load
 MAX_SAMPLES: Final = 1_000_000

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
+from kwiken.base.parsing.strict_json import convert
+from kwiken.base.parsing.strict_toml import parse_toml
 
 MAX_PRICES_BYTES: Final = 4 << 20  # of a document of prices
 MAX_OFFERS: Final = 1000

@@ -10,12 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster
-from kwiken.allocator.provisioning.dispatch import WaitEstimator
+from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
 from kwiken.allocator.provisioning.offers import NodeOffer, PriceList, Terms
 from kwiken.allocator.provisioning.pricing import bill
 from kwiken.allocator.provisioning.retention import keep_idle_s
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster
 
 MAX_GAPS: Final = 200  # of each offer, that the time of keeping is learned from
 

@@ -8,14 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    ROUNDING,
-    Draw,
-    DrawKind,
-    NodeLedger,
-    PlacementRequest,
-    contention_on,
-)
+from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind, NodeLedger
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
 from kwiken.base.arrays import Floats, Ints
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Draw
+from kwiken.allocator.placement.node_ledger import ROUNDING, Draw
 from kwiken.allocator.sampling.agent import PlacingAgent, SampledKind, qualities, with_room
 from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster, Draw, NodeLedger
+from kwiken.allocator.placement.node_ledger import Draw, NodeLedger
 from kwiken.base.arrays import Ints
+from kwiken.model.nodes.nodes import Cluster
 
 
 @dataclass(frozen=True, slots=True)

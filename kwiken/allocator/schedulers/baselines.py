@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import PlacementRequest, Sizing
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.node_queue import fill, nodes_with_room
 
 # Mean by which reservations exceed the need in the source's model of users (Quasar section 3.13).

@@ -9,21 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    Contention,
-    Newcomer,
-    OwnNodesTrial,
-    Rank,
-    SharedNodesTrial,
-    Sizing,
-    by_cost,
-    by_quality,
-    contention_on,
-    node_scores,
-    offers_by_size,
-    take,
-    walk,
-)
+from kwiken.allocator.placement.order import Newcomer
+from kwiken.allocator.placement.own_nodes_trial import OwnNodesTrial
+from kwiken.allocator.placement.quality import Contention, contention_on, node_scores
+from kwiken.allocator.placement.shared_trial import SharedNodesTrial
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import Rank, by_cost, by_quality, offers_by_size, take, walk
 from kwiken.allocator.schedulers.joint_improvement import improve, put
 from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Bools, Floats

@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    ROUNDING,
-    AntiAffinity,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    by_quality,
-    walk,
-)
+from kwiken.allocator.placement.anti_affinity import AntiAffinity
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import by_quality, walk
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs

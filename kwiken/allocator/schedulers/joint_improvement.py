@@ -13,7 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Newcomer, Sizing, trim
+from kwiken.allocator.placement.order import Newcomer
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import trim
 from kwiken.base.arrays import Floats
 
 SEED: Final = 0  # the same placement each time

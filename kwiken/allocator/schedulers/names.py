@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Scheduler
+from kwiken.allocator.placement.order import Scheduler
 from kwiken.allocator.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
 from kwiken.allocator.schedulers.default_scheduler import QuasarScheduler, ThriftyScheduler
 from kwiken.allocator.schedulers.exact import ExactScheduler

@@ -12,11 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours import HashFamily
-from kwiken.allocator.placement import ROUNDING, NodeLedger, Sizing
+from kwiken.allocator.neighbours.hashed_index import HashFamily
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.node_queue import nodes_with_room
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Bools, Floats, Ints
 
 STEP: Final = 0.1  # by which the searched point moves up on every coordinate

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Sizing
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.base.arrays import Floats, Ints
 
 Key = tuple[float, ...]

@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Sizing
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.baselines import Reservation, reservation
 from kwiken.allocator.schedulers.node_queue import fill, nodes_with_room
 from kwiken.base.arrays import Bools, Floats, Ints

@@ -17,7 +17,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Contention, Sizing
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.quality import Contention
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.base.arrays import Bools, Floats, Ints
 
 PRICES: Final = 24

@@ -7,8 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Sizing
-from kwiken.allocator.sampling import Guarantee, qualities, sampled_kind
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.sampling.agent import qualities, sampled_kind
+from kwiken.allocator.sampling.sample_size import Guarantee
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.node_queue import nodes_with_room
 from kwiken.base.arrays import Floats, Ints

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 
 LINES_VERSION: Final = 1
 MAX_LINES_BYTES: Final = 16 << 20  # of a document

@@ -9,18 +9,9 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import ndtr
 
-from kwiken.allocator.workloads.completion import (
-    MIN_VARIANCE,
-    NORMAL_TAILS,
-    BayesianRows,
-    Chosen,
-    Completion,
-    CompletionKind,
-    EntryErrors,
-    ErrorTails,
-    candidates,
-    choose,
-)
+from kwiken.allocator.workloads.completion.gaussian import MIN_VARIANCE, BayesianRows, Completion, EntryErrors
+from kwiken.allocator.workloads.completion.selection import Chosen, CompletionKind, candidates, choose
+from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
 from kwiken.allocator.workloads.neighbourhood import Neighbourhood, neighbourhood
 from kwiken.allocator.workloads.profile import Correction, Estimate, Size, WorkloadProfile

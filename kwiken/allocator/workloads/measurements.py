@@ -20,7 +20,7 @@ from kwiken.allocator.workloads.workload import (
 )
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json, to_str
+from kwiken.base.parsing.strict_json import convert, parse_json, to_str
 
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20

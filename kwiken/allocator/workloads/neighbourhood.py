@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.workloads.completion import Chosen, JoinedModel, NearestModel
+from kwiken.allocator.workloads.completion.joined import JoinedModel
+from kwiken.allocator.workloads.completion.nearest import NearestModel
+from kwiken.allocator.workloads.completion.selection import Chosen
 from kwiken.allocator.workloads.measurements import Matrix
 from kwiken.base.arrays import Floats, Ints
 

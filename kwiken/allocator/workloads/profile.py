@@ -10,12 +10,12 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.workloads.completion import MAX_NARROWING, MIN_NARROWING, NORMAL_TAILS, ErrorTails
+from kwiken.allocator.workloads.completion.tails import MAX_NARROWING, MIN_NARROWING, NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, WorkVariation
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing.strict_json import convert, parse_json
 
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20  # of a document of profiles

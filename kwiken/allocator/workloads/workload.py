@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
+from kwiken.base.parsing.strict_json import convert
+from kwiken.base.parsing.strict_toml import parse_toml
 
 MAX_BYTES: Final = 16 << 20  # of a document of workloads
 MAX_WORKLOADS: Final = 10_000

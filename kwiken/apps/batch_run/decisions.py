@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import PlannedJob, RackPlan
+from kwiken.batch.racks.document import PlannedJob, RackPlan
 
 MAJORITY: Final = 0.5  # of the workers of a job's racks that may be lost
 LATE: Final = 1.25  # times the planned time after which a job counts as late

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kwiken.apps.batch_run.dask_jobs import DaskJobs, connect, workers_by_rack, workers_of
 from kwiken.apps.batch_run.decisions import JobSubmission, RunDecisions
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.batch.racks import RackPlan
+from kwiken.batch.racks.document import RackPlan
 
 LOOK_S: Final = 0.5  # between two looks at the workers
 GONE_S: Final = 10.0  # for which a scheduler may not answer

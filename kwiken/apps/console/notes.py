@@ -11,7 +11,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from kwiken.model.profile import Drift, notes as profile
+from kwiken.model.profile import notes as profile
+from kwiken.model.profile.change_over_time import Drift
 from kwiken.tail.apportion import notes as apportion
 from kwiken.tail.partial import notes as partial
 from kwiken.tail.planning import notes as planning

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kwiken.apps.console.process import silence
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB, read_file
+from kwiken.base.machine.files import MIB, read_file
 from kwiken.base.printable import printable, printable_json
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from kwiken.apps.console import Bar, note
-from kwiken.apps.demo.faults import DisturbedStage
-from kwiken.apps.demo.pace import Finding, Pace
-from kwiken.apps.report.model import percent
+from kwiken.apps.console.output import Bar, note
+from kwiken.apps.demo.faults.disturb import DisturbedStage
+from kwiken.apps.demo.pace.health import Finding
+from kwiken.apps.demo.pace.rate_search import Pace
+from kwiken.apps.report.model.number_format import percent
 
 
 class DemoWatch(Protocol):

@@ -13,48 +13,24 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from kwiken.apps.demo.faults import Disturber, choose
-from kwiken.apps.demo.pace import (
-    WANTED_REQUESTS,
-    Finding,
-    HealthWindow,
-    InconclusiveRunError,
-    Monitor,
-    Pace,
-    RateTrial,
-    assess,
-    seconds_for,
-    slower_rate,
-)
+from kwiken.apps.demo.faults.disturb import Disturber, choose
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError, RateTrial, slower_rate
+from kwiken.apps.demo.pace.health import Finding, HealthWindow, assess
+from kwiken.apps.demo.pace.monitor import Monitor
+from kwiken.apps.demo.pace.rate_search import WANTED_REQUESTS, Pace, seconds_for
 from kwiken.apps.demo.progress import DemoWatch
-from kwiken.apps.demo.setup import (
-    PLANNING_S,
-    TARGET,
-    DemoSettings,
-    Folder,
-    Load,
-    Timing,
-    check_enough,
-    divide,
-    read_records,
-    write_queries,
-)
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import Load, read_records, write_queries
+from kwiken.apps.demo.setup.settings import PLANNING_S, TARGET, DemoSettings, Timing, check_enough, divide
 from kwiken.apps.demo.site import FIRST_ANSWERS_TIMEOUT_S, Site, calm_again, find_pace, no_tick
-from kwiken.apps.demo.trial import (
-    ArmTrial,
-    DemoStretch,
-    Learned,
-    TrialData,
-    first_plan,
-    judge,
-    learn,
-    learn_copies,
-    pass_time,
-    run_blocks,
-)
-from kwiken.apps.report.model import DemoResult
-from kwiken.model.plan import Plan
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.apps.demo.trial.arms import ArmTrial, pass_time, run_blocks
+from kwiken.apps.demo.trial.plans import DemoStretch, Learned, first_plan, learn, learn_copies
+from kwiken.apps.demo.trial.trial_result import TrialData
+from kwiken.apps.demo.trial.verdict import judge
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.model.plan.plan import Plan
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 
 T = TypeVar("T")
 

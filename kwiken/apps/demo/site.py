@@ -12,11 +12,15 @@ from typing import Any
 
 import aiohttp
 
-from kwiken.apps.demo.pace import RATES, STEP_S, InconclusiveRunError, Monitor, Pace, RateSearch, RateStep
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError
+from kwiken.apps.demo.pace.monitor import Monitor
+from kwiken.apps.demo.pace.rate_search import RATES, STEP_S, Pace, RateSearch, RateStep
 from kwiken.apps.demo.progress import DemoWatch
-from kwiken.apps.demo.setup import DemoSettings, Folder, Load, LoadError
-from kwiken.apps.demo.trial import pass_time
-from kwiken.runtime.cluster import Cluster
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import Load, LoadError
+from kwiken.apps.demo.setup.settings import DemoSettings
+from kwiken.apps.demo.trial.arms import pass_time
+from kwiken.runtime.cluster.cluster import Cluster
 
 FIRST_ANSWERS_TIMEOUT_S = 30.0
 FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on

@@ -13,15 +13,8 @@ from typing import Final
 
 import msgspec
 
-from kwiken.apps.batch_run import (
-    RACK_RESOURCE,
-    BatchRun,
-    BatchRunOutcome,
-    DaskJobs,
-    connect,
-    workers_by_rack,
-    workers_of,
-)
+from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, connect, workers_by_rack, workers_of
+from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
 from kwiken.apps.demo_batch import jobs as demo_jobs
 from kwiken.apps.demo_batch.namespaces import LocalRacks, local_racks, one_network
 from kwiken.apps.demo_batch.outcome import BatchArm, BatchDemo
@@ -34,18 +27,12 @@ from kwiken.apps.demo_batch.processes import (
     start_dask,
     start_service,
 )
-from kwiken.apps.demo_place import ClientOrder, ClientStream, LoadPhase, p99_ms
+from kwiken.apps.demo_place.traffic import ClientOrder, ClientStream, LoadPhase, p99_ms
 from kwiken.base.errors import KwikenError
-from kwiken.batch.racks import (
-    RackHardware,
-    RackJob,
-    RackPlan,
-    RackStage,
-    plan_racks,
-    problem_of,
-    rack_plan,
-    rack_response_s,
-)
+from kwiken.batch.racks.document import RackPlan, rack_plan
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.response import RackHardware, RackJob, RackStage, rack_response_s
 
 RACKS: Final = ("rack-1", "rack-2", "rack-3")
 UPLINK_MBIT: Final = 20.0

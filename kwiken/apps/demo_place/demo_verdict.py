@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import PlacingStatus
+from kwiken.allocator.placement.order import PlacingStatus
 from kwiken.apps.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import PlacingStatus
+from kwiken.allocator.placement.order import PlacingStatus
 from kwiken.apps.demo_place.traffic import ClientStream, p99_ms
 
 STEP_S: Final = 0.5  # of the time to recovery

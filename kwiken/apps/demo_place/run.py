@@ -16,17 +16,13 @@ from typing import Final, get_type_hints
 
 import msgspec
 
-from kwiken.allocator.adaptation import Adaptation
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster as Nodes,
-    Placement,
-    PlacementRequest,
-    nodes_from_toml,
-    request_for,
-)
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import profiles_from_json, profiles_to_json, workloads_from_toml
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.placement_document import Placement
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
+from kwiken.allocator.workloads.workload import workloads_from_toml
 from kwiken.apps.demo_place.outcome import (
     DemoPlaceResult,
     Loss,
@@ -55,12 +51,19 @@ from kwiken.apps.demo_place.scene import (
 )
 from kwiken.apps.demo_place.traffic import FAILED_MS, ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import WAITS, run_verb
-from kwiken.base.machine import Reading, read_processors, use_between
+from kwiken.base.machine.processor_use import Reading, use_between
+from kwiken.base.machine.reading import read_processors
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.nodes import Cluster as Nodes
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.cluster import Cluster, ClusterSettings, Layout
-from kwiken.runtime.node_classes import NodeLimits
-from kwiken.runtime.upkeep import Assignment, Upkeep, clusters_on_nodes
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import Layout
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.node_classes.node_limits import NodeLimits
+from kwiken.runtime.upkeep.assignment import Assignment
+from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
+from kwiken.runtime.upkeep.upkeep import Upkeep
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one is kept at its targets
 CONFIDENCE: Final = 0.95

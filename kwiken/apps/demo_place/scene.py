@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster
-from kwiken.allocator.workloads import WorkloadProfile
-from kwiken.runtime.cluster import EmulatedNode
+from kwiken.allocator.workloads.profile import WorkloadProfile
+from kwiken.model.nodes.nodes import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode
 
 SERVICES: Final = {"digest": "hashing", "pack": "packing", "order": "ordering"}  # with their stages
 MODULE: Final = "kwiken.services.trio"

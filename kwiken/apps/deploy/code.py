@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB, read_file
-from kwiken.export.deployments import NEVER_SENT
+from kwiken.base.machine.files import MIB, read_file
+from kwiken.export.deployments.image import NEVER_SENT
 
 MAX_SOURCE: Final = 16 * MIB
 MAX_FILES: Final = 10_000  # of Python, in a module of the user's

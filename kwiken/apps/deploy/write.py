@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kwiken.apps.console import note, reason_of, write_text
+from kwiken.apps.console.output import note, reason_of, write_text
 from kwiken.apps.deploy.code import Code
 from kwiken.apps.deploy.installed import Pins
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB, read_file
-from kwiken.export.deployments import ImageContent, dockerfile, dockerignore
+from kwiken.base.machine.files import MIB, read_file
+from kwiken.export.deployments.image import ImageContent, dockerfile, dockerignore
 
 MADE: Final = "# Made by kwiken export."
 MARK: Final = "# Made by kwiken export; a Dockerfile without this line is left as it is."

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
-from kwiken.apps.report.model import count, ms, percent
-from kwiken.apps.report.sections import excess_sentence, replica_words
+from kwiken.apps.report.model.number_format import count, ms, percent
+from kwiken.apps.report.sections.excess import excess_sentence, replica_words
 
 if TYPE_CHECKING:
-    from kwiken.tail.advice import (
+    from kwiken.tail.advice.contents import (
         AddReplica,
         Advice,
         ConfirmReplicas,
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         LookIntoReplica,
         NextStep,
     )
-    from kwiken.tail.judging import Judgement
+    from kwiken.tail.judging.judgement_document import Judgement
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
 MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all
@@ -99,7 +99,7 @@ def _gain(advice: Advice) -> str:
     There are six cases: 1. nothing was judged; 2. no call has a second replica to go to; 3. p99 stays where
     it is; 4. the interval of the cut contains 0; 5. the plan made p99 worse; 6. it lowered p99.
     """
-    from kwiken.tail.advice import Doubt
+    from kwiken.tail.advice.contents import Doubt
 
     share = percent(advice.budget)
     found = advice.judgement
@@ -154,7 +154,7 @@ def _knee(advice: Advice) -> str:
 
 
 def _reason(advice: Advice) -> str:
-    from kwiken.tail.advice import Doubt
+    from kwiken.tail.advice.contents import Doubt
 
     doubt = advice.doubt
     if doubt is Doubt.FEW_REQUESTS:
@@ -169,7 +169,7 @@ def _reason(advice: Advice) -> str:
 
 
 def _changes(advice: Advice, plan_file: str | None) -> str:
-    from kwiken.tail.advice import Doubt
+    from kwiken.tail.advice.contents import Doubt
 
     if advice.doubt is Doubt.WORSE:
         return "Nothing: the plan made p99 of later requests worse."
@@ -220,7 +220,7 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
     Args:
         most: largest number of stages, services or kinds to name, 1 or more.
     """
-    from kwiken.tail.advice import (
+    from kwiken.tail.advice.contents import (
         AddReplica,
         ConfirmReads,
         ConfirmReplicas,
@@ -291,7 +291,7 @@ def _hedged_words(step: Hedged) -> str:
 
 def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | Hedged, most: int) -> str:
     """Word a step on a slow replica, on the second one that a copy needs, or on copies already sent."""
-    from kwiken.tail.advice import AddReplica, HedgedAlready, LookIntoReplica
+    from kwiken.tail.advice.contents import AddReplica, HedgedAlready, LookIntoReplica
 
     if isinstance(step, HedgedAlready):
         return _hedged_words(step)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.apps.report.model import DemoResult, Page
-from kwiken.apps.report.sections import (
-    Material,
-    cards,
-    diagnosis,
-    other_levers,
-    sections as sections_module,
-    spending,
-    summary,
-)
+from kwiken.apps.report.model.page import Page
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.sections import sections as sections_module
+from kwiken.apps.report.sections.causes import diagnosis
+from kwiken.apps.report.sections.headline import cards, summary
+from kwiken.apps.report.sections.levers import other_levers
+from kwiken.apps.report.sections.spend import spending
+from kwiken.apps.report.sections.views import Material
 
 SECTIONS = (
     sections_module.latency,

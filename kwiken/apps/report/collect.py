@@ -7,21 +7,26 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kwiken.apps.console import note_sentences, read_text
-from kwiken.apps.report.charts import GanttRequest, pauses_of, pick_requests
+from kwiken.apps.console.notes import note_sentences
+from kwiken.apps.console.output import read_text
+from kwiken.apps.report.charts.gantt import GanttRequest
+from kwiken.apps.report.charts.requests import pauses_of, pick_requests
 from kwiken.apps.report.inputs import MAX_BYTES, Found
-from kwiken.apps.report.model import DemoResult, Loads, read_result, read_rows
-from kwiken.apps.report.sections import Material, curve_views
+from kwiken.apps.report.model.result import DemoResult, read_result
+from kwiken.apps.report.model.rows import Loads, read_rows
+from kwiken.apps.report.sections.views import Material, curve_views
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile, profile_from_json
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.http import scheme_of
-from kwiken.otel.trace import read_requests
-from kwiken.otel.write import RequestRecord
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.diagnosis import Explanation, explain
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.codec import profile_from_json
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.http.query_address import scheme_of
+from kwiken.otel.trace.recorded_requests import read_requests
+from kwiken.otel.write.records import RequestRecord
+from kwiken.tail.curves.curve import stage_curves
+from kwiken.tail.diagnosis.explanation import Explanation, explain
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
 
 MIN_REQUESTS_TO_PLAN = 10
 DEFAULT_BUDGET = 0.05

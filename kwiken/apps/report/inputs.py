@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken.apps.console import reason_of
+from kwiken.apps.console.output import reason_of
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_regular
-from kwiken.otel.http import scheme_of
+from kwiken.base.machine.files import open_regular
+from kwiken.otel.http.query_address import scheme_of
 
 HEAD = 1 << 16  # bytes that are read to tell a document from traces
 MAX_BYTES = 1 << 30

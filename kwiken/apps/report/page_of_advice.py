@@ -13,14 +13,16 @@ from kwiken.apps.report.advice_words import (
     headline,
     step_words,
 )
-from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement, draw_worth
-from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
+from kwiken.apps.report.charts.judgement_chart import JUDGEMENT_LEGEND, draw_judgement
+from kwiken.apps.report.charts.worth import draw_worth
+from kwiken.apps.report.model.number_format import ms, percent
+from kwiken.apps.report.model.page import Card, Figure, Page, Row, Section, Table
 from kwiken.apps.report.page_of_judgement import way_table
-from kwiken.apps.report.sections import excess_table
-from kwiken.tail.advice import Doubt
+from kwiken.apps.report.sections.excess import excess_table
+from kwiken.tail.advice.contents import Doubt
 
 if TYPE_CHECKING:
-    from kwiken.tail.advice import Advice, RequestKind
+    from kwiken.tail.advice.contents import Advice, RequestKind
 
 WORTH_HEAD = ("budget", "p99", "p99 cut", "90% between", "spent", "copies of")
 WORTH_LEGEND = (("before", "no copies"), ("after", "with the budget; the dashes are the 90% interval"))

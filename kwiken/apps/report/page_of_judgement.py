@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kwiken.apps.report.charts import JUDGEMENT_LEGEND, draw_judgement
-from kwiken.apps.report.model import Card, Figure, Page, Row, Section, Table, ms, percent
-from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Arm, Judgement
+from kwiken.apps.report.charts.judgement_chart import JUDGEMENT_LEGEND, draw_judgement
+from kwiken.apps.report.model.number_format import ms, percent
+from kwiken.apps.report.model.page import Card, Figure, Page, Row, Section, Table
+from kwiken.tail.judging.judged_plans import EVEN, HINDSIGHT, PLAN
+from kwiken.tail.judging.judgement_document import Arm, Judgement
 
 NAMES = {PLAN: "the plan", EVEN: "spread evenly", HINDSIGHT: "in hindsight"}
 MIN_PASSED = 1.05  # spend over budget from which the table says why the budget was passed

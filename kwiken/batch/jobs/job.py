@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 
 JOBS_VERSION: Final = 1
 MAX_JOBS_BYTES: Final = 1 << 30  # of a document

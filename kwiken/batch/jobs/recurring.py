@@ -13,7 +13,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
+from kwiken.base.parsing.strict_json import convert
+from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.batch.jobs.job import MAX_MS, MAX_TASKS, BatchJob, BatchStage, StageBytes
 from kwiken.batch.jobs.sizes import DAY_S, forecast_size, is_weekend
 

@@ -9,10 +9,11 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.replay import NetworkBounds, Predictor
+from kwiken.batch.jobs.replay.predictor import Predictor
+from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
 from kwiken.batch.racks.selection import TupleOffer
 from kwiken.batch.racks.tree import RackTree
-from kwiken.model.nodes import RackCluster
+from kwiken.model.nodes.document import RackCluster
 
 HALVINGS: Final = 14  # of the interval of bandwidths: what is left is below a thousandth of the link
 

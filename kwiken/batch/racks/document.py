@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.batch.racks.data_places import place_data
 from kwiken.batch.racks.planning import PlannedRacks
 from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_PLANNED_S, MAX_RACKS

@@ -11,8 +11,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob, BatchStage
-from kwiken.batch.jobs.mapreduce import RackNetwork, shuffle_over_racks
+from kwiken.batch.jobs.job import BatchJob, BatchStage
+from kwiken.batch.jobs.mapreduce.formulas import RackNetwork, shuffle_over_racks
 
 BLOCK_BYTES: Final = 128 << 20  # most that one task writes, where a job says nothing of its tasks
 TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known

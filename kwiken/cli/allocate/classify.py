@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     note_written,
     print_json,
     print_table,
@@ -18,11 +18,15 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import MAX_PROFILES, MAX_WORKLOADS_FILE, json_option, needs_extra, out_option
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.document_sizes import MAX_PROFILES, MAX_WORKLOADS_FILE
+from kwiken.cli.shared.options import json_option, needs_extra, out_option
 
 if TYPE_CHECKING:
-    from kwiken.allocator.workloads import Classification, Measured, Proposal, Workload, WorkloadProfile
+    from kwiken.allocator.workloads.classification import Classification, Proposal
+    from kwiken.allocator.workloads.measurements import Measured
+    from kwiken.allocator.workloads.profile import WorkloadProfile
+    from kwiken.allocator.workloads.workload import Workload
 
     Required = Mapping[str, float | None]  # by name of a workload: performance that meets its target
 
@@ -86,15 +90,12 @@ def command(
     text = read_text(measurements, MAX_MEASUREMENTS)
     wanted = None if targets is None else read_text(targets, MAX_WORKLOADS_FILE)
     earlier = None if known is None else read_text(known, MAX_PROFILES)
-    from kwiken.allocator.workloads import (
-        Classifier,
-        CompletionKind,
-        KnownProfiles,
-        measurements_from_text,
-        profiles_from_json,
-        profiles_to_json,
-        workloads_from_toml,
-    )
+    from kwiken.allocator.workloads.classification import Classifier
+    from kwiken.allocator.workloads.completion.selection import CompletionKind
+    from kwiken.allocator.workloads.identity import KnownProfiles
+    from kwiken.allocator.workloads.measurements import measurements_from_text
+    from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
+    from kwiken.allocator.workloads.workload import workloads_from_toml
 
     read = measurements_from_text(text, where=measurements)
     listed = () if wanted is None else workloads_from_toml(wanted, where=str(targets))
@@ -169,14 +170,15 @@ def _next(classified: Classification, required: Required) -> str:
 
 
 def _text(proposal: Proposal) -> str:
-    from kwiken.allocator.workloads import label_text
+    from kwiken.allocator.workloads.classification import label_text
 
     what = label_text(proposal.label)
     return f"{what} replicas" if proposal.kind == "replicas" else what
 
 
 def _explain(profile: WorkloadProfile, classified: Classification | None, required: Required) -> None:
-    from kwiken.allocator.workloads import SOURCES, label_text
+    from kwiken.allocator.workloads.classification import label_text
+    from kwiken.allocator.workloads.sources import SOURCES
 
     unit = UNITS[profile.measure.value]
     say("", f"{profile.name}: {profile.base:.4g} {unit} with one replica at the reference")
@@ -221,7 +223,7 @@ def _explain(profile: WorkloadProfile, classified: Classification | None, requir
 
 def _explain_neighbours(kind: str, classified: Classification) -> None:
     """Neighbours of a workload in one matrix, and where they disagree."""
-    from kwiken.allocator.workloads import label_text
+    from kwiken.allocator.workloads.classification import label_text
 
     found = classified.neighbours(kind)
     if found is None:
@@ -280,7 +282,7 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
 
 
 def _neighbours_told(kind: str, classified: Classification) -> dict[str, Any] | None:
-    from kwiken.allocator.workloads import label_text
+    from kwiken.allocator.workloads.classification import label_text
 
     found = classified.neighbours(kind)
     if found is None:

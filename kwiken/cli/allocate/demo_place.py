@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, seed_option
+from kwiken.cli.shared.options import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kwiken.apps.demo_place import PlacedArm, Recovery, ServiceOutcome
+    from kwiken.apps.demo_place.outcome import PlacedArm, Recovery, ServiceOutcome
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -44,7 +44,8 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """
     import asyncio
 
-    from kwiken.apps.demo_place import run_demo, verdict
+    from kwiken.apps.demo_place.demo_verdict import verdict
+    from kwiken.apps.demo_place.run import run_demo
 
     with _logged(out) as log:
         outcome = asyncio.run(run_demo(seed=seed, say=note, log=log))
@@ -127,7 +128,7 @@ def _show(arms: list[PlacedArm]) -> None:
 
 def _where(one: ServiceOutcome) -> str:
     """Nodes of a service, and whether there was too little room for it."""
-    from kwiken.allocator.placement import PlacingStatus
+    from kwiken.allocator.placement.order import PlacingStatus
 
     if not one.nodes:
         return "no room"

@@ -8,10 +8,11 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, progress
+from kwiken.apps.console.output import note, print_json, print_table, progress
 from kwiken.base.errors import InputError
 from kwiken.cli.allocate.fleet_crowded import compare_crowded
-from kwiken.cli.shared import engine_options, json_option, needs_extra, spread
+from kwiken.cli.shared.engines import engine_options, spread
+from kwiken.cli.shared.options import json_option, needs_extra
 
 MAX_SEEDS: Final = 64
 MAX_FIRST_SEED: Final = 1_000_000
@@ -65,8 +66,9 @@ def command(
     A manager is a scheduler with what it knows of the workloads, and with its rules after placement. Crowded
     scenarios are a world that is not the schedulers' model; they have managers of their own.
     """
-    from kwiken.lab.crowded import LOADS
-    from kwiken.lab.fleet import CONTESTANTS, run_of
+    from kwiken.lab.crowded.truth.rules import LOADS
+    from kwiken.lab.fleet.comparison import run_of
+    from kwiken.lab.fleet.managers import CONTESTANTS
 
     if list_names:
         _list(as_json=as_json)
@@ -95,7 +97,7 @@ def command(
 
 def _print(scenario: str, found: Mapping[str, Sequence[Mapping[str, float]]], *, as_json: bool) -> None:
     """Print the figures of every manager."""
-    from kwiken.lab.fleet import SCENARIOS
+    from kwiken.lab.fleet.catalogue import SCENARIOS
 
     if as_json:
         print_json({"scenario": scenario, "managers": found})
@@ -127,8 +129,9 @@ def _wait_told(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 def _checked(scenario: str | None, managers: Sequence[str], crowded_only: Mapping[str, bool]) -> str:
     """Name of a scenario, once the scenario and the managers exist and no option is for another world."""
-    from kwiken.lab.crowded import LOADS
-    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+    from kwiken.lab.crowded.truth.rules import LOADS
+    from kwiken.lab.fleet.catalogue import SCENARIOS
+    from kwiken.lab.fleet.managers import CONTESTANTS
 
     for name, given in crowded_only.items():
         if given:
@@ -144,8 +147,10 @@ def _checked(scenario: str | None, managers: Sequence[str], crowded_only: Mappin
 
 def _list(*, as_json: bool) -> None:
     """Print the names of scenarios and managers."""
-    from kwiken.lab.crowded import CROWDED_MANAGERS, LOADS
-    from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+    from kwiken.lab.crowded.managers import CROWDED_MANAGERS
+    from kwiken.lab.crowded.truth.rules import LOADS
+    from kwiken.lab.fleet.catalogue import SCENARIOS
+    from kwiken.lab.fleet.managers import CONTESTANTS
 
     titles = {name: entry.title for name, entry in SCENARIOS.items()} | {
         name: f"600 jobs on 80 nodes that reserve {load:.0%} of the cores; not the schedulers' model"
@@ -166,7 +171,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _managers() -> list[tuple[str, str]]:
-    from kwiken.lab.fleet import CONTESTANTS
+    from kwiken.lab.fleet.managers import CONTESTANTS
 
     return [
         (name, f"{one.scheduler}, knowledge {one.knowledge}{', follows its workloads' * one.follows}")
@@ -175,7 +180,7 @@ def _managers() -> list[tuple[str, str]]:
 
 
 def _crowded_managers() -> list[tuple[str, str]]:
-    from kwiken.lab.crowded import CROWDED_MANAGERS
+    from kwiken.lab.crowded.managers import CROWDED_MANAGERS
 
     return [
         (name, f"{one.scheduler}, entries {one.insight or 'none'}{', follows its jobs' * one.follows}")

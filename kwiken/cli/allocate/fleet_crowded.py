@@ -8,9 +8,9 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.apps.console import print_json, print_table, progress, read_text
+from kwiken.apps.console.output import print_json, print_table, progress, read_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import spread
+from kwiken.cli.shared.engines import spread
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats
@@ -56,16 +56,9 @@ def compare_crowded(
     Raises:
         InputError: names an unknown manager, or what is wrong with the file.
     """
-    from kwiken.lab.crowded import (
-        ABLATED_PAIRS,
-        ABLATIONS,
-        CROWDED_MANAGERS,
-        CROWDED_PAIRS,
-        ORDERED,
-        ablated,
-        crowded,
-        paired,
-    )
+    from kwiken.lab.crowded.comparison import ABLATED_PAIRS, CROWDED_PAIRS, ORDERED, ablated, crowded, paired
+    from kwiken.lab.crowded.managers import CROWDED_MANAGERS
+    from kwiken.lab.crowded.truth.rules import ABLATIONS
 
     for name in managers:
         if name not in CROWDED_MANAGERS:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     note,
     note_written,
     print_json,
@@ -19,11 +19,8 @@ from kwiken.apps.console import (
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.cli.allocate.place_traffic import Distances, distances, load_demand, nearby, show_distances
-from kwiken.cli.shared import (
-    MAX_NODES_FILE,
-    MAX_PLACEMENT,
-    MAX_PROFILES,
-    MAX_WORKLOADS_FILE,
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
+from kwiken.cli.shared.options import (
     Real,
     json_option,
     load_plan,
@@ -36,21 +33,16 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from kwiken.allocator.placement import (
-        AddedNodes,
-        Caution,
-        Cluster,
-        DrawKind,
-        NodeLedger,
-        PlacedOrNot,
-        PlacedWorkload,
-        Placement,
-        PlacementExplanation,
-        PlacementRequest,
-        Scheduler,
-    )
-    from kwiken.allocator.workloads import Workload, WorkloadProfile
-    from kwiken.model.plan import Plan
+    from kwiken.allocator.placement.explanations import PlacementExplanation
+    from kwiken.allocator.placement.headroom import Caution
+    from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+    from kwiken.allocator.placement.order import AddedNodes, PlacedOrNot, Scheduler
+    from kwiken.allocator.placement.placement_document import PlacedWorkload, Placement
+    from kwiken.allocator.placement.request import PlacementRequest
+    from kwiken.allocator.workloads.profile import WorkloadProfile
+    from kwiken.allocator.workloads.workload import Workload
+    from kwiken.model.nodes.nodes import Cluster
+    from kwiken.model.plan.plan import Plan
 
 # Copied from the package, so that a help text does not load NumPy.
 SCHEDULERS: Final = (
@@ -189,20 +181,13 @@ def command(
         single=bool(out or picture or beside or traffic or lines_file or explain or compare or as_json),
     )
     refuse_shared_stdout(out=out == "-", picture=picture == "-", lines=lines_file == "-", json=as_json)
-    texts = [
-        read_text(path, most)
-        for path, most in ((nodes, MAX_NODES_FILE), (workloads, MAX_WORKLOADS_FILE), (profiles, MAX_PROFILES))
-    ]
     running = None if beside is None else _load_placement(beside)
     plan = None if plan_file is None else load_plan(plan_file)
-    from kwiken.allocator.placement import Caution, explain_placement, nodes_from_toml
-    from kwiken.allocator.schedulers import scheduler
-    from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
+    cluster, wanted, by_name = _documents(nodes, workloads, profiles)
+    from kwiken.allocator.placement.explanations import explain_placement
+    from kwiken.allocator.placement.headroom import Caution
+    from kwiken.allocator.schedulers.names import scheduler
 
-    cluster = nodes_from_toml(texts[0], where=nodes)
-    wanted = workloads_from_toml(texts[1], where=workloads)
-    by_name = {found.name: found for found in profiles_from_json(texts[2], where=profiles)}
-    _check_profiles(wanted, by_name, workloads, profiles)
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     demand = None if traffic is None else load_demand(traffic, wanted, cluster)
     _write_lines(requests, cluster, lines_file, f"{nodes}, {workloads}, {profiles}")
@@ -258,9 +243,28 @@ def _show_more(
         _show_compared(compared)
 
 
+def _documents(
+    nodes: str, workloads: str, profiles: str
+) -> tuple[Cluster, tuple[Workload, ...], dict[str, WorkloadProfile]]:
+    """Nodes, workloads and the workloads' profiles by name, from their files."""
+    texts = [
+        read_text(path, most)
+        for path, most in ((nodes, MAX_NODES_FILE), (workloads, MAX_WORKLOADS_FILE), (profiles, MAX_PROFILES))
+    ]
+    from kwiken.allocator.workloads.profile import profiles_from_json
+    from kwiken.allocator.workloads.workload import workloads_from_toml
+    from kwiken.model.nodes.document import nodes_from_toml
+
+    cluster = nodes_from_toml(texts[0], where=nodes)
+    wanted = workloads_from_toml(texts[1], where=workloads)
+    by_name = {profile.name: profile for profile in profiles_from_json(texts[2], where=profiles)}
+    _check_profiles(wanted, by_name, workloads, profiles)
+    return cluster, wanted, by_name
+
+
 def _load_placement(path: str) -> Placement:
     text = read_text(path, MAX_PLACEMENT)
-    from kwiken.allocator.placement import Placement
+    from kwiken.allocator.placement.placement_document import Placement
 
     return Placement.from_json(text, where=path)
 
@@ -275,7 +279,7 @@ def _write(
     if out is not None:
         write_text(out, placement.to_json())
     if picture is not None:
-        from kwiken.cli.allocate.pictures import draw_placement  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures.placement_picture import draw_placement
 
         write_text(picture, draw_placement(admissions, ledger))
 
@@ -286,8 +290,8 @@ def _write_lines(
     """Write the lines of the workloads where they are asked for, and say what each has."""
     if path is None:
         return
-    from kwiken.allocator.waiting import CLASSES
-    from kwiken.allocator.waiting.scores import planned_lines
+    from kwiken.allocator.waiting.quality_classes import CLASSES
+    from kwiken.allocator.waiting.scores.lines_for_jobs import planned_lines
 
     found = planned_lines(requests, cluster, count=CLASSES, source=source)
     write_text(path, found.to_json())
@@ -310,7 +314,7 @@ def _far_from_met(placed: PlacedWorkload) -> bool:
 
     The schedulers that size for targets let such a workload wait; those of reservations place it.
     """
-    from kwiken.allocator.placement import MIN_SHARE_ACCEPTED
+    from kwiken.allocator.placement.order import MIN_SHARE_ACCEPTED
 
     return placed.status == "short" and placed.expected < MIN_SHARE_ACCEPTED * placed.required
 
@@ -333,8 +337,8 @@ def _check_sampled(
 
 def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> dict[str, AddedNodes | None]:
     """What would make room for each workload that waits, the highest priority first."""
-    from kwiken.allocator.placement import nodes_to_add
-    from kwiken.allocator.schedulers import scheduler
+    from kwiken.allocator.placement.order import nodes_to_add
+    from kwiken.allocator.schedulers.names import scheduler
 
     best_effort = {one.request.name for one in admissions if one.request.workload.best_effort}
     # The exact scheduler moves nothing that runs, and takes seconds for each trial.
@@ -366,7 +370,7 @@ def _requests(
     plan: Plan | None,
     plan_file: str | None,
 ) -> list[PlacementRequest]:
-    from kwiken.allocator.placement import request_for
+    from kwiken.allocator.placement.request import request_for
 
     if plan is not None and not any(one.service == plan.service and one.stage for one in wanted):
         raise InputError(
@@ -380,7 +384,7 @@ def _requests(
 
 def _extra_work(workload: Workload, plan: Plan | None) -> dict[DrawKind, float]:
     """Extra work of each replica under a plan, by kind, as shares of its own work."""
-    from kwiken.allocator.placement import DrawKind
+    from kwiken.allocator.placement.node_ledger import DrawKind
 
     if plan is None or workload.service != plan.service or workload.stage not in plan.stages:
         return {}
@@ -401,8 +405,10 @@ def _place(
     running: Placement | None,
     chosen: Scheduler | None = None,
 ) -> tuple[list[PlacedOrNot], NodeLedger, Placement]:
-    from kwiken.allocator.placement import NodeLedger, admit_all, document, resume
-    from kwiken.allocator.schedulers import scheduler
+    from kwiken.allocator.placement.node_ledger import NodeLedger
+    from kwiken.allocator.placement.order import admit_all
+    from kwiken.allocator.placement.placement_document import document, resume
+    from kwiken.allocator.schedulers.names import scheduler
 
     ledger = NodeLedger(cluster)
     there = [] if running is None else resume(running, {one.name: one for one in requests}, ledger)
@@ -416,7 +422,7 @@ def _compare(
     requests: Sequence[PlacementRequest], cluster: Cluster, seed: int, running: Placement | None
 ) -> list[dict[str, Any]]:
     """Outcome under every scheduler; the exact one is left out where it cannot be used."""
-    from kwiken.allocator.placement import total_cost
+    from kwiken.allocator.placement.placement_document import total_cost
 
     rows = []
     for name in SCHEDULERS:

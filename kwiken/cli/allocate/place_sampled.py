@@ -23,24 +23,21 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from kwiken.allocator.placement import Cluster, PlacementRequest
-from kwiken.allocator.sampling import (
-    ArrivalPlacer,
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.sampling.agent import SampledKind, sampled_kind
+from kwiken.allocator.sampling.arrivals import ArrivalPlacer, PlacedArrival, rank_among_all, restore
+from kwiken.allocator.sampling.sample_size import (
     Guarantee,
-    PlacedArrival,
-    SampledKind,
-    SharedNodes,
     guarantee_from_text,
     kubernetes_scored,
     kubernetes_share,
-    rank_among_all,
-    restore,
-    sampled_kind,
 )
-from kwiken.allocator.schedulers import DEFAULT_GUARANTEE, SampledScheduler
-from kwiken.apps.console import note, print_json, say
+from kwiken.allocator.sampling.shared_nodes import SharedNodes
+from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE, SampledScheduler
+from kwiken.apps.console.output import note, print_json, say
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_own, read_file
+from kwiken.base.machine.files import open_own, read_file
+from kwiken.model.nodes.nodes import Cluster
 
 CHUNK: Final = 1 << 16  # bytes that are read at once
 MAX_LINE: Final = 1 << 12  # bytes of one line

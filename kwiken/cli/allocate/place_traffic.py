@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from kwiken.apps.console import note, print_table, say
-from kwiken.cli.data.traffic import load_traffic
+from kwiken.apps.console.output import note, print_table, say
+from kwiken.cli.data.traffic.reading import load_traffic
 
 if TYPE_CHECKING:
-    from kwiken.allocator.distance import CrossingCalls, TrafficDemand
-    from kwiken.allocator.placement import Cluster, PlacedOrNot, Scheduler
-    from kwiken.allocator.workloads import Workload
+    from kwiken.allocator.distance.crossing import CrossingCalls
+    from kwiken.allocator.distance.demand import TrafficDemand
+    from kwiken.allocator.placement.order import PlacedOrNot, Scheduler
+    from kwiken.allocator.workloads.workload import Workload
+    from kwiken.model.nodes.nodes import Cluster
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def load_demand(path: str, wanted: Sequence[Workload], cluster: Cluster) -> Traf
         InputError: names the file: no traffic model, or none between two of the workloads.
     """
     model = load_traffic(path)
-    from kwiken.allocator.distance import demand_of
+    from kwiken.allocator.distance.demand import demand_of
 
     demand = demand_of(model, wanted, where=path)
     if demand.unmatched > 0:
@@ -62,7 +64,7 @@ def load_demand(path: str, wanted: Sequence[Workload], cluster: Cluster) -> Traf
 
 def nearby(scheduler: Scheduler, demand: TrafficDemand) -> Scheduler:
     """The scheduler with the distance of the traffic in view."""
-    from kwiken.allocator.distance import NearbyScheduler
+    from kwiken.allocator.distance.improvement import NearbyScheduler
 
     return NearbyScheduler(scheduler, demand)
 
@@ -79,7 +81,7 @@ def distances(
         without: outcomes of the scheduler alone.
         found: outcomes with the distance in view.
     """
-    from kwiken.allocator.distance import Crossings
+    from kwiken.allocator.distance.crossing import Crossings
 
     told = []
     for outcomes in (without, found):

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from kwiken.cli.shared import LazyCommand, LazyGroup
+from kwiken.cli.shared.verb_group import LazyCommand, LazyGroup
 
 # Line of help of each command. It stands here so that a help text imports no module of a command.
 COMMANDS: Final = {

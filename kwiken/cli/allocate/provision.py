@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, read_text, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, print_table, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import (
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.options import (
     POSITIVE,
     SHARE,
     json_option,
@@ -25,7 +25,10 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.allocator.provisioning import LoadCurve, PriceList, ProvisionStudy, Recording, StrategyCost
+    from kwiken.allocator.provisioning.document import ProvisionStudy, StrategyCost
+    from kwiken.allocator.provisioning.interruptions import Recording
+    from kwiken.allocator.provisioning.load_curve import LoadCurve
+    from kwiken.allocator.provisioning.offers import PriceList
 
 MAX_PRICES_FILE: Final = 4 * MIB
 MAX_LOAD_FILE: Final = 64 * MIB
@@ -113,13 +116,10 @@ def command(
         raise InputError("says the same as --profile; give one of them", where="--request-ms")
     texts = [read_text(load, MAX_LOAD_FILE), read_text(prices, MAX_PRICES_FILE)]
     afterwards = None if later is None else read_text(later, MAX_LOAD_FILE)
-    from kwiken.allocator.provisioning import (
-        ProvisioningSettings,
-        load_from_text,
-        market,
-        prices_from_toml,
-        study_provision,
-    )
+    from kwiken.allocator.provisioning.document import study_provision
+    from kwiken.allocator.provisioning.load_curve import load_from_text
+    from kwiken.allocator.provisioning.offers import prices_from_toml
+    from kwiken.allocator.provisioning.strategies import ProvisioningSettings, market
 
     offers = prices_from_toml(texts[1], where=prices)
     rate = None if request_ms is None else request_ms / 1e3
@@ -136,7 +136,7 @@ def command(
     if out is not None:
         write_text(out, study.provision.to_json())
     if picture is not None:
-        from kwiken.cli.allocate.pictures import draw_costs  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures.provision import draw_costs
 
         shown, step = (study.judged, paid) if paid is not None else (study.payments, curve)
         write_text(picture, draw_costs(shown, step, offers.currency))
@@ -173,7 +173,7 @@ def _recordings(offers: PriceList, prices: str) -> dict[str, Recording]:
     """Recordings of interruptions that the offers name, beside the price list."""
     from pathlib import Path
 
-    from kwiken.allocator.provisioning import recording_from_json
+    from kwiken.allocator.provisioning.interruptions import recording_from_json
 
     found: dict[str, Recording] = {}
     for offer in offers.spot:
@@ -233,7 +233,7 @@ def _show(study: ProvisionStudy, offers: PriceList, paid: LoadCurve | None) -> N
 
 
 def _costs(title: str, costs: Sequence[StrategyCost], judged: dict[str, float] | None) -> None:
-    from kwiken.allocator.provisioning import HINDSIGHT, HINDSIGHT_SPOT
+    from kwiken.allocator.provisioning.strategies import HINDSIGHT, HINDSIGHT_SPOT
 
     spot = any(one.spot for one in costs)
     rows: list[tuple[str, ...]] = []

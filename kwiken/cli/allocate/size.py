@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, progress, read_text, say, write_text
+from kwiken.apps.console.output import note, print_json, print_table, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.base.printable import printable_json
-from kwiken.cli.planning import queues_option, read_queues
-from kwiken.cli.shared import (
+from kwiken.cli.planning.load_options import queues_option, read_queues
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PROFILES, MAX_WORKLOADS_FILE
+from kwiken.cli.shared.engines import engine_at, engine_options
+from kwiken.cli.shared.options import (
     LATENCY_FORM,
-    MAX_NODES_FILE,
-    MAX_PROFILES,
-    MAX_WORKLOADS_FILE,
     POSITIVE,
     SHARE,
     copyable_option,
-    engine_at,
-    engine_options,
     json_option,
     load_profile,
     milliseconds,
@@ -33,10 +30,13 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.capacity import SizeOutcome, SizeStudy, StageNeed
-    from kwiken.allocator.placement import Cluster
-    from kwiken.allocator.workloads import Workload, WorkloadProfile
-    from kwiken.model.profile import Profile
+    from kwiken.allocator.capacity.outcomes import SizeOutcome
+    from kwiken.allocator.capacity.study import SizeStudy
+    from kwiken.allocator.capacity.supply import StageNeed
+    from kwiken.allocator.workloads.profile import WorkloadProfile
+    from kwiken.allocator.workloads.workload import Workload
+    from kwiken.model.nodes.nodes import Cluster
+    from kwiken.model.profile.profile import Profile
 
 PLAN_FILE: Final = "plan.json"
 PLACEMENT_FILE: Final = "placement.json"
@@ -119,7 +119,7 @@ def command(
     a plan and, with --nodes, a placement that belong together. It is checked in the queueing simulator, on
     recorded requests that the search did not use.
     """
-    from kwiken.apps.console import note_words
+    from kwiken.apps.console.notes import note_words
 
     if picture is not None:
         require("size --picture", "report")
@@ -128,8 +128,9 @@ def command(
     learned = load_profile(profile)
     from dataclasses import replace
 
-    from kwiken.allocator.capacity import SizeSettings, study_size
-    from kwiken.model.profile import kept_copyable, kept_single
+    from kwiken.allocator.capacity.settings import SizeSettings
+    from kwiken.allocator.capacity.study import study_size
+    from kwiken.model.profile.idempotence import kept_copyable, kept_single
 
     made_from = learned.digest
     (learned,) = kept_copyable(kept_single((learned,), once), copyable)
@@ -154,7 +155,7 @@ def command(
     if out is not None:
         _write(study, out)
     if picture is not None:
-        from kwiken.cli.allocate.pictures import draw_frontier  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures.size import draw_frontier
 
         write_text(
             picture,
@@ -179,7 +180,7 @@ def command(
 
 def _cluster(nodes: str) -> Cluster:
     text = read_text(nodes, MAX_NODES_FILE)
-    from kwiken.allocator.placement import nodes_from_toml
+    from kwiken.model.nodes.document import nodes_from_toml
 
     return nodes_from_toml(text, where=nodes)
 
@@ -192,8 +193,9 @@ def _needs(
         read_text(workloads, MAX_WORKLOADS_FILE),
         None if profiles is None else read_text(profiles, MAX_PROFILES),
     )
-    from kwiken.allocator.capacity import StageNeed
-    from kwiken.allocator.workloads import profiles_from_json, workloads_from_toml
+    from kwiken.allocator.capacity.supply import StageNeed
+    from kwiken.allocator.workloads.profile import profiles_from_json
+    from kwiken.allocator.workloads.workload import workloads_from_toml
 
     wanted = workloads_from_toml(texts[0], where=workloads)
     predicted: dict[str, WorkloadProfile] = {}
@@ -278,7 +280,7 @@ def _show(study: SizeStudy, target_ms: float, cluster: Cluster | None) -> None:
 
 def _sureness(study: SizeStudy, target_ms: float) -> str:
     """Whether the target is surely met, as one line."""
-    from kwiken.allocator.capacity import MARGIN
+    from kwiken.allocator.capacity.study import MARGIN
 
     within = study.probability(target_ms)
     told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms in {within:.0%} of the resampled recordings"
@@ -337,8 +339,8 @@ def _signed(value: float) -> str:
 
 
 def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str, Any]:
-    from kwiken.allocator.capacity import MARGIN
-    from kwiken.apps.console import note_summaries
+    from kwiken.allocator.capacity.study import MARGIN
+    from kwiken.apps.console.notes import note_summaries
 
     return {
         "target_p99_ms": target_ms,

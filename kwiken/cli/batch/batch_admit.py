@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, seconds_of, seed_option
+from kwiken.cli.shared.options import json_option, needs_extra, seconds_of, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.racks import JudgedOffer, RackTree, TreeReservation
-    from kwiken.model.nodes import RackCluster
+    from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.racks.admission import JudgedOffer
+    from kwiken.batch.racks.tree import RackTree, TreeReservation
+    from kwiken.model.nodes.document import RackCluster
 
 REFUSED: Final = 1  # exit code when a job was not admitted
 GBPS: Final = 1e9 / 8  # bytes per second
@@ -93,8 +94,8 @@ def command(
     """
     import numpy as np
 
-    from kwiken.cli.batch.inputs import timed_jobs_in
-    from kwiken.cli.batch.racks import cluster_in
+    from kwiken.cli.batch.inputs.job_inputs import timed_jobs_in
+    from kwiken.cli.batch.racks.plan_inputs import cluster_in
 
     every = timed_jobs_in(jobs)
     racks, held = cluster_in(cluster, beside)
@@ -113,8 +114,8 @@ def command(
 
 
 def _runs_of(jobs: list[BatchJob], name: str) -> list[BatchJob]:
-    from kwiken.batch.jobs.replay import runs_by_job
-    from kwiken.cli.batch.inputs import unknown_job
+    from kwiken.batch.jobs.replay.predictor import runs_by_job
+    from kwiken.cli.batch.inputs.job_inputs import unknown_job
 
     for group in runs_by_job(jobs):
         if group[0].name == name:
@@ -134,8 +135,9 @@ class _Desk:
 
     def ask(self, runs: list[BatchJob], deadline_s: float) -> None:
         """Answer one job: the tuple that is reserved, or why there is none."""
-        from kwiken.batch.jobs.replay import Predictor
-        from kwiken.batch.racks import judge_offers, offers_in_time, select_tuple
+        from kwiken.batch.jobs.replay.predictor import Predictor
+        from kwiken.batch.racks.admission import judge_offers, offers_in_time
+        from kwiken.batch.racks.selection import select_tuple
         from kwiken.cli.batch.quantities import spread
 
         predictor = Predictor(runs)
@@ -166,7 +168,7 @@ class _Desk:
 
     def _tree_for(self, slots_each: int, job: str) -> RackTree:
         """Tree of the cluster; all jobs have executors of one size, since its places are executors."""
-        from kwiken.batch.racks import admission_tree
+        from kwiken.batch.racks.admission import admission_tree
 
         if self.tree is None:
             try:

@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
-    note,
-    note_written,
-    print_json,
-    print_table,
-    progress,
-    say,
-    write_text,
-)
+from kwiken.apps.console.output import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.printable import printable
-from kwiken.cli.shared import Real, json_option, needs_extra, refuse_shared_stdout, seed_option
+from kwiken.cli.shared.options import Real, json_option, needs_extra, refuse_shared_stdout, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.jobs.copies import CopyComparison
+    from kwiken.batch.jobs.copies.comparison import CopyComparison
+    from kwiken.batch.jobs.job import BatchJob
 
 MAX_STAGES_SHOWN: Final = 30
 MAX_NAME_SHOWN: Final = 30  # characters
@@ -71,9 +63,9 @@ def command(
     refuse_shared_stdout(out=out == "-", json=as_json)
     if to is not None and out is None:
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
-    from kwiken.batch.jobs.copies import compare_copies
-    from kwiken.batch.jobs.replay import run_model
-    from kwiken.cli.batch.inputs import timed_jobs_in
+    from kwiken.batch.jobs.copies.comparison import compare_copies
+    from kwiken.batch.jobs.replay.replayed_run import run_model
+    from kwiken.cli.batch.inputs.job_inputs import timed_jobs_in
 
     chosen = _chosen(timed_jobs_in(jobs), named)
     with progress("drawing and replaying"):
@@ -96,7 +88,7 @@ def _chosen(jobs: list[BatchJob], named: str | None) -> list[BatchJob]:
         return jobs
     chosen = [job for job in jobs if named in {job.name, job.id}]
     if not chosen:
-        from kwiken.cli.batch.inputs import unknown_job
+        from kwiken.cli.batch.inputs.job_inputs import unknown_job
 
         raise unknown_job(named, jobs)
     return chosen

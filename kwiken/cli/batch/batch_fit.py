@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, progress, say, write_text
-from kwiken.cli.batch.inputs import jobs_of_logs, opened_logs
-from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
+from kwiken.apps.console.output import note, note_written, print_json, progress, say, write_text
+from kwiken.cli.batch.inputs.job_inputs import jobs_of_logs, opened_logs
+from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
 
 MAX_SKIPPED_SHOWN: Final = 5
 
@@ -34,7 +34,7 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
     jobs = found.jobs
     note(*found.remarks)
     _note_skipped(found.skipped)
-    from kwiken.batch.jobs import BatchJobs
+    from kwiken.batch.jobs.job import BatchJobs
     from kwiken.cli.batch.fit_report import note_unknown, show, summary
 
     if as_json:

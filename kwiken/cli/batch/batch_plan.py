@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, read_text, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, print_table, read_text, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import (
+from kwiken.cli.shared.options import (
     POSITIVE,
     Real,
     given,
@@ -21,9 +21,11 @@ from kwiken.cli.shared import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.racks import PlannedRacks, RackHardware, RackJob, RackPlan
-    from kwiken.cli.batch.racks import PlannedCluster
+    from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.racks.document import RackPlan
+    from kwiken.batch.racks.planning import PlannedRacks
+    from kwiken.batch.racks.response import RackHardware, RackJob
+    from kwiken.cli.batch.racks.plan_inputs import PlannedCluster
 
 MAX_RACKS: Final = 1000
 MAX_MACHINES: Final = 1000
@@ -136,9 +138,11 @@ def command(
     with shared slots and links.
     """
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
-    from kwiken.batch.racks import plan_racks, rack_jobs, rack_plan
-    from kwiken.cli.batch.inputs import jobs_in
-    from kwiken.cli.batch.racks import assumed_cluster, read_cluster
+    from kwiken.batch.racks.document import rack_plan
+    from kwiken.batch.racks.planning import plan_racks
+    from kwiken.batch.racks.response import rack_jobs
+    from kwiken.cli.batch.inputs.job_inputs import jobs_in
+    from kwiken.cli.batch.racks.plan_inputs import assumed_cluster, read_cluster
 
     if cluster is None and (option := given("beside", "traffic")) is not None:
         raise click.UsageError(f"{option} needs --cluster, whose nodes it names")
@@ -179,7 +183,7 @@ def command(
 
 def _scheduled(jobs: list[BatchJob], path: str) -> list[BatchJob]:
     """Runs that a schedule asks for, made of earlier runs."""
-    from kwiken.batch.jobs import MAX_SCHEDULE_BYTES, RecurringSchedule, scheduled_runs
+    from kwiken.batch.jobs.recurring import MAX_SCHEDULE_BYTES, RecurringSchedule, scheduled_runs
 
     text = read_text(path, MAX_SCHEDULE_BYTES)
     found = scheduled_runs(RecurringSchedule.from_toml(text, where=path), jobs, where=path)
@@ -189,7 +193,7 @@ def _scheduled(jobs: list[BatchJob], path: str) -> list[BatchJob]:
 
 def _write(plan: RackPlan, out: str | None, picture: str | None) -> None:
     """Write the plan and its picture where they are asked for."""
-    from kwiken.cli.batch.racks import draw_plan
+    from kwiken.cli.batch.racks.plan_picture import draw_plan
 
     if out is not None:
         write_text(out, plan.to_json())
@@ -200,7 +204,8 @@ def _write(plan: RackPlan, out: str | None, picture: str | None) -> None:
 
 
 def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str) -> Any:
-    from kwiken.batch.racks import problem_of, rack_response_s
+    from kwiken.batch.racks.problem import problem_of
+    from kwiken.batch.racks.response import rack_response_s
 
     try:
         return problem_of(
@@ -214,7 +219,8 @@ def _simulated(
     jobs: Sequence[RackJob], plan: RackPlan, cluster: PlannedCluster, seed: int
 ) -> dict[str, dict[str, float]]:
     """What the plan and Yarn-like scheduling take when tasks share slots and links."""
-    from kwiken.lab.racks import Planned, YarnLike, simulate_racks
+    from kwiken.lab.racks.schedulers import Planned, YarnLike
+    from kwiken.lab.racks.simulation import simulate_racks
 
     number = {name: place for place, name in enumerate(cluster.names)}
     corral = Planned(
@@ -312,7 +318,7 @@ def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[s
 def _check_explained(name: str | None, known: Sequence[str]) -> None:
     """Refuse a job that is not there before the plan is made, which may take minutes."""
     if name is not None and name not in known:
-        from kwiken.cli.batch.inputs import some_of
+        from kwiken.cli.batch.inputs.job_inputs import some_of
 
         raise InputError(f"no job of this name; known: {some_of(known)}", where=f"--explain {name}")
 

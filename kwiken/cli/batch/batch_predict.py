@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, progress, write_text
+from kwiken.apps.console.output import note, note_written, print_json, progress, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.cli.batch.quantities import (
@@ -19,11 +19,11 @@ from kwiken.cli.batch.quantities import (
     Moment,
     spread,
 )
-from kwiken.cli.shared import given, json_option, needs_extra, refuse_shared_stdout, seconds_of
+from kwiken.cli.shared.options import given, json_option, needs_extra, refuse_shared_stdout, seconds_of
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.jobs.replay import NetworkBounds
+    from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
 
 AROUND: Final = 4  # times fewer and more executors than known, where none are named
 MAX_SLOTS_EACH: Final = 1024
@@ -118,9 +118,10 @@ def command(
     _check_links(cluster, beside, machines, bandwidth, racks, core)
     if picture is not None:
         require("batch predict --picture", "report")
-    from kwiken.batch.jobs.replay import interval_width, runs_by_job
-    from kwiken.cli.batch.inputs import timed_jobs_in
-    from kwiken.cli.batch.predictions import PredictedCurve, show, summary
+    from kwiken.batch.jobs.replay.calibration import interval_width
+    from kwiken.batch.jobs.replay.predictor import runs_by_job
+    from kwiken.cli.batch.inputs.job_inputs import timed_jobs_in
+    from kwiken.cli.batch.predictions.predict_report import PredictedCurve, show, summary
 
     every = timed_jobs_in(jobs)
     runs = _runs(every, named, jobs)
@@ -148,7 +149,7 @@ def command(
     if size is not None or when_s is not None:
         note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
     if picture is not None:
-        from kwiken.cli.batch.predictions import draw_prediction  # needs the libraries of reports
+        from kwiken.cli.batch.predictions.predict_picture import draw_prediction
 
         write_text(picture, draw_prediction(found))
         note_written(picture)
@@ -179,8 +180,8 @@ def _check_links(
 
 def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
     """Runs of the job that is asked for."""
-    from kwiken.batch.jobs.replay import runs_by_job
-    from kwiken.cli.batch.inputs import some_of, unknown_job
+    from kwiken.batch.jobs.replay.predictor import runs_by_job
+    from kwiken.cli.batch.inputs.job_inputs import some_of, unknown_job
 
     groups = runs_by_job(jobs)
     if named is not None:
@@ -203,7 +204,7 @@ def _forecast(runs: list[BatchJob], when_s: float | None) -> float | None:
     """
     if when_s is None:
         return None
-    from kwiken.batch.jobs import forecast_size
+    from kwiken.batch.jobs.sizes import forecast_size
 
     times = [run.submitted_ms / MS for run in runs]
     found = forecast_size(times, [run.bytes.read for run in runs], when_s)
@@ -246,8 +247,8 @@ def _on_cluster(path: str, beside: str | None, slots_each: int) -> _OnCluster:
     Raises:
         InputError: the document, or a cluster without room for one executor.
     """
-    from kwiken.batch.jobs.replay import NetworkBounds
-    from kwiken.cli.batch.racks import cluster_in
+    from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
+    from kwiken.cli.batch.racks.plan_inputs import cluster_in
 
     cluster, held = cluster_in(path, beside)
     most = int((cluster.slots // slots_each).sum())
@@ -289,7 +290,7 @@ def _network(
 ) -> NetworkBounds | None:
     if machines is None:
         return None
-    from kwiken.batch.jobs.replay import NetworkBounds
+    from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
 
     infinite = float("inf")
     return NetworkBounds(

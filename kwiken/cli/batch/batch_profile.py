@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, progress, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, refuse_shared_stdout
+from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
 
 MAX_SLOTS: Final = 1024
 
@@ -41,9 +41,10 @@ def command(*, job: str, sample: str | None, slots: int, out: str | None, as_jso
     refuse_shared_stdout(out=out == "-", json=as_json)
     import asyncio
 
-    from kwiken.apps.batch_run import load_jobs, profile_job
-    from kwiken.batch.jobs import BatchJobs
-    from kwiken.batch.jobs.logs import read_log
+    from kwiken.apps.batch_run.dask_jobs import load_jobs
+    from kwiken.apps.batch_run.profiling import profile_job
+    from kwiken.batch.jobs.job import BatchJobs
+    from kwiken.batch.jobs.logs.reading import read_log
     from kwiken.cli.batch.fit_report import note_unknown, show, summary
 
     module, _, name = job.rpartition(":")

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kwiken.apps.console import note, print_table, say
-from kwiken.batch.jobs import BatchJob, facts_of
+from kwiken.apps.console.output import note, print_table, say
+from kwiken.batch.jobs.facts import facts_of
+from kwiken.batch.jobs.job import BatchJob
 
 MS: Final = 1000.0
 UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")

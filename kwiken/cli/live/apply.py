@@ -7,10 +7,10 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import remote_gateway, token_file_option
-from kwiken.cli.shared import load_plan, service_name
+from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
+from kwiken.cli.shared.options import load_plan, service_name
 
 OK: Final = 200
 
@@ -50,7 +50,7 @@ def command(
 
 def _local(state: Path, service: str) -> tuple[str, str]:
     """Address and token of the gateway that `kwiken up` started for a service."""
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state.files import StateFiles
 
     files = StateFiles(state, service)
     found = files.read()
@@ -70,7 +70,7 @@ def _put(url: str, token: str, body: bytes, *, where: str) -> None:
     """
     import msgspec
 
-    from kwiken.cli.live.gateway import NO_ANSWER, request_control
+    from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
 
     try:
         answer = request_control(url, "/v1/plan", token, method="PUT", body=body)

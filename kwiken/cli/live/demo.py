@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from kwiken.apps.console import Terminated, note, print_json, print_table, progress, say
+from kwiken.apps.console.output import note, print_json, print_table, progress, say
+from kwiken.apps.console.process import Terminated
 from kwiken.cli.live.server_options import transport_option
-from kwiken.cli.shared import POSITIVE, SHARE, json_option, needs_extra, seed_option
+from kwiken.cli.shared.options import POSITIVE, SHARE, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.apps.report.model import DemoResult
+    from kwiken.apps.report.model.result import DemoResult
 
 NOTHING_TOLD: Final = 3  # exit code
 
@@ -58,9 +59,10 @@ def command(
     others take the processors are repeated, at a lower rate if need be. Exit code 3 if the machine was too
     slow or too busy to tell anything; one line says why.
     """
-    from kwiken.apps.demo import TerminalWatch, run_demo
-    from kwiken.apps.demo.pace import InconclusiveRunError
-    from kwiken.apps.demo.setup import DemoSettings
+    from kwiken.apps.demo.pace.attempt import InconclusiveRunError
+    from kwiken.apps.demo.progress import TerminalWatch
+    from kwiken.apps.demo.run import run_demo
+    from kwiken.apps.demo.setup.settings import DemoSettings
 
     settings = DemoSettings(
         seconds=seconds,
@@ -111,8 +113,8 @@ def _run(main: Coroutine[Any, Any, DemoResult]) -> DemoResult:
 
 
 def _show(result: DemoResult) -> None:
-    from kwiken.apps.report.model import NAMES
-    from kwiken.apps.report.sections import of_result
+    from kwiken.apps.report.model.statistics import NAMES
+    from kwiken.apps.report.sections.headline import of_result
 
     rows = latency_rows(result)
     note("")
@@ -131,7 +133,8 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
     against those. What was achieved there is compared with the expectation for the requests without a plan in
     the same minutes, and without one with that for the requests that the plan was learned from.
     """
-    from kwiken.apps.report.model import change, ms, rungs
+    from kwiken.apps.report.model.number_format import change, ms
+    from kwiken.apps.report.model.statistics import rungs
 
     learned = result.expectation.before
     arms = [
@@ -161,7 +164,7 @@ def latency_rows(result: DemoResult) -> list[tuple[str, ...]]:
 
 
 def _stage_row(stage: Any) -> tuple[str, ...]:
-    from kwiken.apps.report.model import ms, percent
+    from kwiken.apps.report.model.number_format import ms, percent
 
     shares = [percent(share) for share in (stage.budget, stage.used, stage.even_used)]
     return (stage.name, percent(stage.cost), percent(stage.fraction), ms(stage.after_ms), *shares)

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note, room_in
+from kwiken.apps.console.output import note, room_in
 from kwiken.base.errors import InputError, KwikenError
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster.state import ClusterState, StateFiles
+    from kwiken.runtime.cluster.state.documents import ClusterState
+    from kwiken.runtime.cluster.state.files import StateFiles
 
 READY_S: Final = 240.0
 POLL_S: Final = 0.05

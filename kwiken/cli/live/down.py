@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import service_name
+from kwiken.cli.shared.options import service_name
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state.files import StateFiles
 
 
 @click.command(short_help="Stop the local cluster.")
@@ -28,7 +28,8 @@ def command(*, service: str | None, state: str) -> None:
 
     Only processes that `kwiken up` started are signalled: both pid and start time must match its state.
     """
-    from kwiken.runtime.cluster.state import StateFiles, settle_orphans
+    from kwiken.runtime.cluster.state.files import StateFiles
+    from kwiken.runtime.cluster.state.rentals import settle_orphans
 
     folder = Path(state)
     named = service_name(service) if service is not None else None
@@ -59,7 +60,7 @@ def command(*, service: str | None, state: str) -> None:
 
 def _of_same_supervisor(files: StateFiles) -> list[StateFiles]:
     """Other services whose supervisor is that of a service: they end with it."""
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state.files import StateFiles
 
     state, found = files.read(), []
     for each in StateFiles.all(files.folder) if state is not None else ():
@@ -71,7 +72,7 @@ def _of_same_supervisor(files: StateFiles) -> list[StateFiles]:
 
 
 def _stop(files: StateFiles) -> bool:
-    from kwiken.runtime.cluster.state import stop_cluster
+    from kwiken.runtime.cluster.state.stop import stop_cluster
 
     try:
         return stop_cluster(files)

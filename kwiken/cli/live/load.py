@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import given, json_option, needs_extra, seed_option
+from kwiken.cli.shared.options import given, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.loadtest import LoadResult, Progress
-    from kwiken.loadtest.results import LoadLimits
+    from kwiken.loadtest.results.limits import LoadLimits
+    from kwiken.loadtest.results.result import LoadResult, Progress
 
 ALL_FAILED: Final = 1
 """Exit code of a run in which no request succeeded."""
@@ -107,8 +107,9 @@ def command(
     with the certificates that KWIKEN_TLS_CERT, KWIKEN_TLS_KEY and KWIKEN_TLS_CA name. Requests start when
     they are due, answered or not: a stall shows in every request that was due during it.
     """
-    from kwiken.loadtest import LoadSettings, run_load
-    from kwiken.loadtest.results import LoadLimits
+    from kwiken.loadtest.inputs.settings import LoadSettings
+    from kwiken.loadtest.results.limits import LoadLimits
+    from kwiken.loadtest.run import run_load
 
     limits = LoadLimits(max_p99_ms, max_failed_percent)
     limits.check()

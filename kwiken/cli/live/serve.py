@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import AutopilotSettings, autopilot_command, autopilot_options
+from kwiken.cli.live.gateway.autopilot_beside import AutopilotSettings, autopilot_command, autopilot_options
 from kwiken.cli.live.server_options import (
     ServerSettings,
     TraceSettings,
@@ -21,11 +21,11 @@ from kwiken.cli.live.server_options import (
     server_options,
     trace_options,
 )
-from kwiken.cli.shared import load_service
+from kwiken.cli.shared.options import load_service
 
 if TYPE_CHECKING:
-    from kwiken.model.service import Service
-    from kwiken.runtime.wire.tls import TlsFiles
+    from kwiken.model.service.service import Service
+    from kwiken.runtime.wire.tls.files import TlsFiles
 
 
 @click.command(short_help="Run a service's gateway.")
@@ -112,8 +112,9 @@ def command(
     steering = _steering(autopilot, service.name, server.traces, autopilot_state, has_token=has_token)
     import socket
 
-    from kwiken.runtime.gateway.control import parse_endpoint
-    from kwiken.runtime.process import GatewaySpec, run_server
+    from kwiken.runtime.gateway.control.name_resolver import parse_endpoint
+    from kwiken.runtime.process.server_process import run_server
+    from kwiken.runtime.process.specs import GatewaySpec
 
     for text in siblings:
         parse_endpoint(text)
@@ -182,7 +183,7 @@ def endpoints_of(service: Service, replicas: tuple[str, ...], *, later: bool) ->
         InputError: for text of another form, or a stage that no replica could ever serve.
         DefinitionError: for an unknown stage.
     """
-    from kwiken.runtime.gateway.control import parse_endpoint
+    from kwiken.runtime.gateway.control.name_resolver import parse_endpoint
 
     found: dict[str, list[str]] = {}
     for text in replicas:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 import click
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import NOT_NEGATIVE
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.options import NOT_NEGATIVE
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process import LogFormat, TraceMode
-    from kwiken.runtime.wire.tls import TlsFiles
+    from kwiken.runtime.process.log_format import LogFormat
+    from kwiken.runtime.process.specs import TraceMode
+    from kwiken.runtime.wire.tls.files import TlsFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
@@ -101,7 +102,8 @@ def tls_files(
             if value is not None:
                 raise InputError(f"needs {option}-cert and {option}-key", where=f"{option}-{end}")
         return None
-    from kwiken.runtime.wire.tls import Certificates, TlsFiles
+    from kwiken.runtime.wire.tls.certificates import Certificates
+    from kwiken.runtime.wire.tls.files import TlsFiles
 
     files = TlsFiles(certificate=certificate, key=key, authorities=authorities, name=name)
     Certificates(files)
@@ -333,7 +335,7 @@ allowed_hosts_option = click.option(
 def _check_lines(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     del ctx, param
     if value is not None:
-        from kwiken.model.service import NO_LINES, RequestKinds
+        from kwiken.model.service.request_kinds import NO_LINES, RequestKinds
 
         if value != NO_LINES:
             RequestKinds.parse(value, where="--lines")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import DefinitionError
 from kwiken.cli.live.server_options import ServerSettings, server_options
-from kwiken.cli.shared import load_service
+from kwiken.cli.shared.options import load_service
 
 
 @click.command(short_help="Run one replica of one stage.")
@@ -36,7 +36,8 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         raise DefinitionError("a foreign service serves it, so there is no replica to run", stage=name)
     import socket
 
-    from kwiken.runtime.process import ReplicaSpec, run_server
+    from kwiken.runtime.process.server_process import run_server
+    from kwiken.runtime.process.specs import ReplicaSpec
 
     where = node or socket.gethostname()
     spec = ReplicaSpec(

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import (
+from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
+from kwiken.cli.live.gateway.status_tables import (
     BUDGETS,
     COLUMNS,
     GATEWAYS,
@@ -27,17 +28,17 @@ from kwiken.cli.live.gateway import (
     gateway_rows,
     line_rows,
     node_rows,
-    remote_gateway,
     replica_rows,
     request_row,
     stage_rows,
-    token_file_option,
     wrapped,
 )
-from kwiken.cli.shared import json_option, service_name
+from kwiken.cli.shared.options import json_option, service_name
 
 if TYPE_CHECKING:
-    from kwiken.runtime.cluster.state import ClusterState, RentalRecord, StateFiles
+    from kwiken.runtime.cluster.state.documents import ClusterState
+    from kwiken.runtime.cluster.state.files import StateFiles
+    from kwiken.runtime.cluster.state.rentals import RentalRecord
 
 UNWELL: Final = 1
 MAX_RENTALS_SHOWN: Final = 50
@@ -75,7 +76,7 @@ def command(
 
 def _show_local(service: str | None, folder: Path, *, page: bool, as_json: bool) -> int:
     """Show the clusters of a folder of states, of this machine."""
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state.files import StateFiles
 
     named = service_name(service) if service is not None else None
     files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
@@ -110,7 +111,7 @@ def _show_remote(url: str, token_file: str | None, service: str | None, *, page:
     if page:
         say(f"{address}/kwiken#token={token}")
         return 0
-    from kwiken.cli.live.gateway import figures_of
+    from kwiken.cli.live.gateway.figures import figures_of
 
     figures = figures_of(address, token)
     if figures is None:
@@ -161,7 +162,7 @@ def _remote_replicas(figures: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _rented(folder: Path) -> RentalRecord | None:
     """Rented nodes of the services that are up; None if they rent none."""
-    from kwiken.runtime.cluster.state import read_journal
+    from kwiken.runtime.cluster.state.rentals import read_journal
 
     record = read_journal(folder)
     return None if record is None or record.closed else record
@@ -278,7 +279,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.runtime.engine import combined_status, gateway_lines
+    from kwiken.runtime.engine.combined import combined_status, gateway_lines
 
     if not state.gateways:
         return None
@@ -288,7 +289,7 @@ def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
         token = files.read_token()
     except InputError:
         return None
-    from kwiken.cli.live.gateway import figures_of
+    from kwiken.cli.live.gateway.figures import figures_of
 
     found = [figures_of(each.url, token, alone=True) for each in state.gateways]
     answers = [figures for figures in found if figures is not None]

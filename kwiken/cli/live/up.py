@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from kwiken.apps.console import note, say
+from kwiken.apps.console.output import note, say
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.cli.live.gateway import AutopilotSettings, autopilot_command, autopilot_options, steered
-from kwiken.cli.live.placing import (
-    Placed,
-    PlacementOptions,
-    keep_targets,
-    log_event,
-    on_nodes,
-    placement_options,
+from kwiken.cli.live.gateway.autopilot_beside import (
+    AutopilotSettings,
+    autopilot_command,
+    autopilot_options,
+    steered,
 )
+from kwiken.cli.live.placing.options import PlacementOptions, placement_options
+from kwiken.cli.live.placing.placement_inputs import Placed
+from kwiken.cli.live.placing.run_on_nodes import keep_targets, log_event, on_nodes
 from kwiken.cli.live.server_options import (
     MAX_PORT,
     ServerSettings,
@@ -37,13 +37,14 @@ from kwiken.cli.live.server_options import (
     trace_options,
     transport_option,
 )
-from kwiken.cli.shared import NOT_NEGATIVE, load_service
+from kwiken.cli.shared.options import NOT_NEGATIVE, load_service
 from kwiken.runtime.base.log_events import Event
 
 if TYPE_CHECKING:
-    from kwiken.model.service import Service
-    from kwiken.runtime.cluster import Cluster, Layout
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.model.service.service import Service
+    from kwiken.runtime.cluster.cluster import Cluster
+    from kwiken.runtime.cluster.layout import Layout
+    from kwiken.runtime.cluster.state.files import StateFiles
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
@@ -128,8 +129,8 @@ def command(
         raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
     if plan is not None:
         _check_plan(plan, services[0])
-    from kwiken.base.machine import processors_given
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.base.machine.reading import processors_given
+    from kwiken.runtime.cluster.state.files import StateFiles
 
     files = [StateFiles(Path(state), service.name) for service in services]
     processes = sum(
@@ -163,8 +164,9 @@ def command(
         return
     import asyncio
 
-    from kwiken.runtime.cluster import Cluster, ClusterSettings
-    from kwiken.runtime.process import set_up_logs
+    from kwiken.runtime.cluster.cluster import Cluster
+    from kwiken.runtime.cluster.settings import ClusterSettings
+    from kwiken.runtime.process.log_limits import set_up_logs
 
     set_up_logs(server.log_format, "supervisor", level=logging.INFO)
     LOG.setLevel(logging.INFO)
@@ -255,7 +257,7 @@ def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[st
             of several services.
         DefinitionError: for an unknown stage.
     """
-    from kwiken.model.service import MAX_REPLICAS
+    from kwiken.model.service.stage import MAX_REPLICAS
 
     counts: dict[str, dict[str, int]] = {service.name: {} for service in services}
     for text in texts:
@@ -286,7 +288,7 @@ def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[st
 
 def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
     """Line on a gateway that other machines may reach; None if its address is on loopback."""
-    from kwiken.runtime.gateway import is_loopback
+    from kwiken.runtime.gateway.live_page.allowed_origins import is_loopback
 
     if is_loopback(host):
         return None
@@ -296,7 +298,7 @@ def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
 
 def _check_plan(path: str, service: Service) -> None:
     """Refuse a bad plan before anything is started."""
-    from kwiken.cli.shared import load_plan
+    from kwiken.cli.shared.options import load_plan
 
     plan = load_plan(path)
     try:

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, progress, read_text, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import Real, given, json_option, needs_extra, refuse_shared_stdout
+from kwiken.cli.shared.options import Real, given, json_option, needs_extra, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.allocator.packing import Repacking
-    from kwiken.allocator.packing.documents import KubernetesCluster, UsageTable
-    from kwiken.allocator.packing.tasks import PackedCluster
+    from kwiken.allocator.packing.documents.kubernetes import KubernetesCluster
+    from kwiken.allocator.packing.documents.usage_files import UsageTable
+    from kwiken.allocator.packing.repacking import Repacking
+    from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster
 
 MAX_CLUSTER_FILE: Final = 1024 * MIB
 MAX_USAGE_FILE: Final = 1024 * MIB
@@ -98,7 +99,7 @@ def command(
     if picture is not None:
         require("pack --picture", "report")
     text = read_text(cluster, MAX_CLUSTER_FILE)
-    from kwiken.allocator.packing import RepackSettings, repack
+    from kwiken.allocator.packing.repacking import RepackSettings, repack
     from kwiken.cli.packing.pack_report import note_findings, show, summary
 
     packed, listed = _cluster(text, cluster)
@@ -142,8 +143,9 @@ def _refuse_mixed(*, risk: float | None, keep_p99: bool, memory_alone: bool) -> 
 
 def _cluster(text: str, where: str) -> tuple[PackedCluster, KubernetesCluster | None]:
     """Read a cluster of kubectl or a placement; told apart by the fields of the document."""
-    from kwiken.allocator.packing.documents import cluster_from_kubectl, cluster_from_placement
-    from kwiken.allocator.placement import Placement
+    from kwiken.allocator.packing.documents.kubernetes import cluster_from_kubectl
+    from kwiken.allocator.packing.documents.placements import cluster_from_placement
+    from kwiken.allocator.placement.placement_document import Placement
 
     if '"scheduler"' in text[:4096] and '"items"' not in text[:4096]:
         return cluster_from_placement(Placement.from_json(text, where=where), where=where), None
@@ -153,7 +155,7 @@ def _cluster(text: str, where: str) -> tuple[PackedCluster, KubernetesCluster | 
 
 def _usage(path: str, memory: str | None, packed: PackedCluster) -> UsageTable:
     text = read_text(path, MAX_USAGE_FILE)
-    from kwiken.allocator.packing.documents import usage_from_csv, usage_from_prometheus
+    from kwiken.allocator.packing.documents.usage_files import usage_from_csv, usage_from_prometheus
 
     if text.lstrip()[:1] == "{":
         held = None if memory is None else read_text(memory, MAX_USAGE_FILE)
@@ -168,7 +170,7 @@ def _usage(path: str, memory: str | None, packed: PackedCluster) -> UsageTable:
 def _written(found: Repacking, judged: tuple[float, float] | None, listed: KubernetesCluster | None) -> str:
     """Document to write: JSON, or commands of kubectl."""
     if listed is not None:
-        from kwiken.export.placements import kubernetes_commands
+        from kwiken.export.placements.repacked import kubernetes_commands
 
         return kubernetes_commands(listed, found)
     import msgspec

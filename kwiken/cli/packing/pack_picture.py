@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kwiken.allocator.packing import PackedState, dials_of
-from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
+from kwiken.allocator.packing.dial import PackedState, dials_of
+from kwiken.apps.report.charts.scales import log_scale, log_ticks
+from kwiken.apps.report.charts.svg import Drawing
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 64, 20, 44, 48
 LEAST_SHARE: Final = 1e-6  # risk that is drawn as the least

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing import PackedState, Repacking, dials_of
-from kwiken.allocator.packing.documents import UsageTable
-from kwiken.allocator.packing.tasks import gaps
-from kwiken.apps.console import note, print_table, say
+from kwiken.allocator.packing.dial import PackedState, dials_of
+from kwiken.allocator.packing.documents.usage_files import UsageTable
+from kwiken.allocator.packing.repacking import Repacking
+from kwiken.allocator.packing.tasks.usage import gaps
+from kwiken.apps.console.output import note, print_table, say
 
 VERSION: Final = 1
 MAX_OWNERS_SHOWN: Final = 15

@@ -8,34 +8,31 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread, one_by_one
 from kwiken.cli.planning.plan_findings import passed_budget
-from kwiken.cli.shared import (
+from kwiken.cli.shared.engines import engine_at, engine_options
+from kwiken.cli.shared.input_files import check_apart, check_exist
+from kwiken.cli.shared.options import (
     OBJECTIVES,
     Real,
-    check_apart,
-    check_exist,
-    engine_at,
-    engine_options,
     given,
     json_option,
     load_plan,
     load_profile,
     needs_extra,
-    note_contradicted,
-    note_few,
     sampled_option,
     seed_option,
 )
+from kwiken.cli.shared.profile_findings import note_contradicted, note_few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.model.plan import Plan
-    from kwiken.model.profile import Profile
-    from kwiken.tail.judging import Arm, Judgement
+    from kwiken.model.plan.plan import Plan
+    from kwiken.model.profile.profile import Profile
+    from kwiken.tail.judging.judgement_document import Arm, Judgement
 
 DEFAULT_BUDGET: Final = 0.05
 MAX_BLOCKS: Final = 100
@@ -166,7 +163,7 @@ def _judged(
     **how: Unpack[Replays],
 ) -> Judgement:
     """Judge the plan as it is: a single recording by stretches of time, several as a stretch each."""
-    from kwiken.tail.judging import judge, judge_recordings
+    from kwiken.tail.judging.judge_plan import judge, judge_recordings
 
     if plan is None:
         raise InputError("there is no plan among the files; give one, or --blocks", where=where)
@@ -186,7 +183,7 @@ def _judged_by_blocks(
     **how: Unpack[Replays],
 ) -> Judgement:
     """Judge plans made block by block, with the budget and ledger of the plan if there is one."""
-    from kwiken.tail.judging import judge_blocks
+    from kwiken.tail.judging.blocks import judge_blocks
 
     first, *more = recordings
     if more:
@@ -208,7 +205,7 @@ def _judged_by_blocks(
 
 def _read(files: Sequence[str], **options: Unpack[JudgedFit]) -> tuple[Plan | None, dict[str, Profile]]:
     """Read the plan, if there is one, and the requests by name of their recording."""
-    from kwiken.apps.report import find
+    from kwiken.apps.report.inputs import find
 
     found = find(files, several_profiles=True)
     if len(found.plans) > 1:
@@ -221,7 +218,7 @@ def _read(files: Sequence[str], **options: Unpack[JudgedFit]) -> tuple[Plan | No
             raise InputError("is for traces; a profile's requests are chosen already", where=idle)
         recordings = _profiles([str(path) for path in found.profiles])
     elif found.traces:
-        from kwiken.otel.fit import fit_profile
+        from kwiken.otel.fit.fit import fit_profile
 
         with progress("reading traces") as bar:
             later = fit_profile(
@@ -327,8 +324,8 @@ def remarks(found: Judgement) -> list[str]:
 
 
 def _write(out: str, found: Judgement, *, by_blocks: bool) -> None:
-    from kwiken.apps.report import judgement_page
-    from kwiken.apps.report.model import render
+    from kwiken.apps.report.model.page import render
+    from kwiken.apps.report.page_of_judgement import judgement_page
 
     made = f"Drawn {datetime.now(UTC).isoformat(timespec='seconds')}."
     write_text(out, render(judgement_page(found, made=made, by_blocks=by_blocks)))

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kwiken.apps.console import note, print_table, read_text
+from kwiken.apps.console.output import note, print_table, read_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import MAX_QUEUES_FILE, Real
+from kwiken.cli.shared.document_sizes import MAX_QUEUES_FILE
+from kwiken.cli.shared.options import Real
 
 if TYPE_CHECKING:
-    from kwiken.tail.planning import LoadStudy
-    from kwiken.tail.queueing.load import QueueSettings
+    from kwiken.tail.planning.study import LoadStudy
+    from kwiken.tail.queueing.load.decompose import QueueSettings
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOAD: Final = Real(1e-3, 1e3)  # factor on the profile's load; beyond, its measurements say nothing
@@ -36,7 +37,8 @@ def read_queues(path: str | None) -> QueueSettings:
         InputError: names the file, and what in it is wrong.
     """
     text = "" if path is None else read_text(path, MAX_QUEUES_FILE)
-    from kwiken.tail.queueing.load import QueueSettings, queues_from_toml
+    from kwiken.tail.queueing.load.decompose import QueueSettings
+    from kwiken.tail.queueing.load.queues_document import queues_from_toml
 
     return QueueSettings() if path is None else queues_from_toml(text, where=path)
 

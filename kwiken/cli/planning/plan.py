@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     note,
     note_written,
     print_json,
@@ -18,7 +18,7 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
 from kwiken.cli.planning.load_options import (
     LOAD,
@@ -37,7 +37,7 @@ from kwiken.cli.planning.plan_findings import (
     show_notes,
 )
 from kwiken.cli.planning.plan_levers import lever_options, lever_summary, show_levers
-from kwiken.cli.shared import (
+from kwiken.cli.shared.options import (
     OBJECTIVES,
     SHARE,
     copyable_option,
@@ -52,9 +52,10 @@ from kwiken.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from kwiken.model.plan import Ladder
-    from kwiken.model.profile import Profile
-    from kwiken.tail.planning import P99Cut, PlanStudy
+    from kwiken.model.plan.plan import Ladder
+    from kwiken.model.profile.profile import Profile
+    from kwiken.tail.planning.cuts_of_p99 import P99Cut
+    from kwiken.tail.planning.study import PlanStudy
 
 MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
@@ -168,9 +169,11 @@ def command(
 
     from msgspec import structs
 
-    from kwiken.model.plan import Budgets
-    from kwiken.model.profile import kept_copyable, kept_single, spent_by_model
-    from kwiken.tail.planning import PlanSettings, study_plan
+    from kwiken.model.plan.plan import Budgets
+    from kwiken.model.profile.cost_models import spent_by_model
+    from kwiken.model.profile.idempotence import kept_copyable, kept_single
+    from kwiken.tail.planning.planner import study_plan
+    from kwiken.tail.planning.study import PlanSettings
 
     made_from = learned.digest
     (learned,) = kept_copyable(kept_single((learned,), once), copyable)
@@ -202,7 +205,7 @@ def command(
         told = lever_summary(study) | load_summary(study.load) | learned_summary(study, learned)
         print_json(_summary(study) | {"spent_by_model": by_model} | told)
     else:
-        from kwiken.tail.planning import p99_cuts
+        from kwiken.tail.planning.cuts_of_p99 import p99_cuts
 
         document = out == "-"
         _show(study, p99_cuts(learned, study, seed=seed), to_stderr=document)
@@ -215,8 +218,9 @@ def command(
 
 def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *, seed: int) -> PlanStudy:
     """The study, its expectation corrected by the traces of a time with another plan."""
-    from kwiken.otel.trace import read_forest, requests_with_plan
-    from kwiken.tail.judging import corrected, correction_of
+    from kwiken.otel.trace.load import read_forest
+    from kwiken.otel.trace.planned_requests import requests_with_plan
+    from kwiken.tail.judging.tried_plan import corrected, correction_of
 
     path, traces = tried
     plan = load_plan(path)
@@ -235,7 +239,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
     if not given or not Path(given).exists():
         models = ", ".join(COST_MODELS)
         raise InputError(f"must be one of {models}, or a file; there is no file {given!r}", where="--cost")
-    from kwiken.base.parsing import parse_json
+    from kwiken.base.parsing.strict_json import parse_json
 
     raw = parse_json(read_text(given, MAX_COST_FILE), where=given)
     if not isinstance(raw, dict):
@@ -251,7 +255,7 @@ def _cost(given: str | None) -> str | Mapping[str, float] | None:
 
 def _summary(study: PlanStudy) -> dict[str, Any]:
     """Summary of the plan and its reasons, as JSON; shares are fractions, times are in milliseconds."""
-    from kwiken.apps.console import note_summaries
+    from kwiken.apps.console.notes import note_summaries
 
     plan, allocation = study.plan, study.allocation
     stages = {}

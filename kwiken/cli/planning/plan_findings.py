@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.apps.console import note, print_table
-from kwiken.cli.shared import drift_summary
+from kwiken.apps.console.output import note, print_table
+from kwiken.cli.shared.profile_findings import drift_summary
 
 if TYPE_CHECKING:
-    from kwiken.model.plan import Plan
-    from kwiken.model.profile import Profile
-    from kwiken.tail.diagnosis import ClassOutcome
-    from kwiken.tail.planning import PlanStudy, notes as planning
+    from kwiken.model.plan.plan import Plan
+    from kwiken.model.profile.profile import Profile
+    from kwiken.tail.diagnosis.classes import ClassOutcome
+    from kwiken.tail.planning import notes as planning
+    from kwiken.tail.planning.study import PlanStudy
 
 
 def learned_summary(study: PlanStudy, profile: Profile) -> dict[str, Any]:
     """Confidence of the curves, drift, and the plan's effect on each class of requests, as JSON."""
-    from kwiken.tail.curves import curve_bounds
+    from kwiken.tail.curves.confidence import curve_bounds
 
     unseen = {name: curve for name, curve in study.curves.items() if name not in study.bounds}
     known = {**study.bounds, **curve_bounds(profile, unseen)}
@@ -47,7 +48,7 @@ def gain_between(study: PlanStudy, name: str) -> tuple[float, float] | None:
 
 def outcomes(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:
     """Effect of the plan on each class of requests; empty if the requests are not classified."""
-    from kwiken.tail.diagnosis import by_class
+    from kwiken.tail.diagnosis.classes import by_class
 
     return by_class(profile, plan) if profile.classes is not None else ()
 
@@ -84,7 +85,7 @@ def show_classes(profile: Profile, plan: Plan, *, to_stderr: bool) -> None:
 
 def show_notes(notes: Iterable[planning.Note]) -> None:
     """Print a line for each note on a plan or on a simulation at a load, on stderr."""
-    from kwiken.apps.console import note_words
+    from kwiken.apps.console.notes import note_words
 
     for each in notes:
         note(f"note: {note_words(each)}")

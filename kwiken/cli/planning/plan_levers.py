@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kwiken.apps.console import note, print_table
-from kwiken.cli.shared import SHARE
+from kwiken.apps.console.output import note, print_table
+from kwiken.cli.shared.options import SHARE
 
 if TYPE_CHECKING:
-    from kwiken.tail.partial import StopRule
-    from kwiken.tail.planning import PlanStudy
+    from kwiken.tail.partial.stop_rules import StopRule
+    from kwiken.tail.planning.study import PlanStudy
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_WEIGHT: Final = 1e12

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, progress, say
+from kwiken.apps.console.output import note, print_json, print_table, progress, say
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import one_by_one
 from kwiken.cli.planning.load_options import LOAD, queues_option
@@ -14,23 +14,21 @@ from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import by_every_count, passed_budget
 from kwiken.cli.planning.plan_levers import LOST
 from kwiken.cli.planning.simulate_load import simulate_loaded
-from kwiken.cli.shared import (
+from kwiken.cli.shared.engines import engine_at, engine_options
+from kwiken.cli.shared.options import (
     check_belongs,
-    engine_at,
-    engine_options,
     json_option,
     load_plan,
     load_profile,
     needs_extra,
-    note_contradicted,
-    note_few,
     seed_option,
 )
+from kwiken.cli.shared.profile_findings import note_contradicted, note_few
 
 if TYPE_CHECKING:
-    from kwiken.model.plan import Plan
-    from kwiken.model.profile import Profile
-    from kwiken.tail.simulation import Simulation
+    from kwiken.model.plan.plan import Plan
+    from kwiken.model.profile.profile import Profile
+    from kwiken.tail.simulation.trace_driven import Simulation
 
 MAX_REQUESTS = 10_000_000
 
@@ -107,8 +105,8 @@ def command(
         return
     if queues is not None:
         raise InputError("needs --load: without it no queues are simulated", where="--queues")
-    from kwiken.model.profile import spent_by_model
-    from kwiken.tail.simulation import simulate
+    from kwiken.model.profile.cost_models import spent_by_model
+    from kwiken.tail.simulation.trace_driven import simulate
 
     with engine_at(engine, jobs) as run, progress("simulating"):
         result = simulate(

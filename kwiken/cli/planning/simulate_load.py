@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kwiken.apps.console import print_json, print_table, progress, say
+from kwiken.apps.console.output import print_json, print_table, progress, say
 from kwiken.cli.planning.load_options import hurt_from, read_queues
 from kwiken.cli.planning.plan import ladder_rows
 from kwiken.cli.planning.plan_findings import show_notes
 
 if TYPE_CHECKING:
     from kwiken.base.jobs import Job, Spread
-    from kwiken.model.plan import Plan
-    from kwiken.model.profile import Profile
-    from kwiken.tail.queueing.load import LoadSimulation
+    from kwiken.model.plan.plan import Plan
+    from kwiken.model.profile.profile import Profile
+    from kwiken.tail.queueing.load.simulate import LoadSimulation
 
 
 def simulate_loaded(
@@ -38,7 +38,9 @@ def simulate_loaded(
         as_json: whether to print JSON rather than tables.
         spread: function that runs jobs: the simulation, the thresholds of the stages and that of the plan.
     """
-    from kwiken.tail.queueing.load import guards, load_model, plan_hurts_above, policies_of, simulate_load
+    from kwiken.tail.queueing.load.decompose import load_model
+    from kwiken.tail.queueing.load.guard import guards, plan_hurts_above
+    from kwiken.tail.queueing.load.simulate import policies_of, simulate_load
 
     with progress("simulating queues"):
         model = load_model(profile, read_queues(queues), seed=seed)
@@ -61,7 +63,7 @@ def simulate_loaded(
 def _loaded_document(
     result: LoadSimulation, above: Mapping[str, float | None], whole: float | None, requests: int, seed: int
 ) -> dict[str, object]:
-    from kwiken.apps.console import note_summaries
+    from kwiken.apps.console.notes import note_summaries
 
     return {
         "before": result.before,

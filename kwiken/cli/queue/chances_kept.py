@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.runtime.cluster.state.jobs import EventKind, JobEvent
+from kwiken.runtime.cluster.state.jobs.documents import EventKind, JobEvent
 
 BANDS: Final = (0.2, 0.4, 0.6, 0.8, 1.0)  # upper ends of the chances that are counted together
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option
+from kwiken.cli.shared.options import json_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kwiken.cli.queue.chances_kept import ChanceBand
-    from kwiken.runtime.cluster.state.jobs import JobEvent, JobFolder, QueueView
+    from kwiken.runtime.cluster.state.jobs.documents import JobEvent, QueueView
+    from kwiken.runtime.cluster.state.jobs.folder import JobFolder
 
 UNWELL: Final = 1
 MAX_ENDED: Final = 20  # jobs that ended, as shown
@@ -36,7 +37,9 @@ def command(*, state: str, cancel: str | None, as_json: bool) -> int:
     Exit code 1 when no cluster takes jobs though some wait.
     """
     from kwiken.cli.queue.chances_kept import chance_bands
-    from kwiken.runtime.cluster.state.jobs import HORIZONS_S, JobFolder, read_events
+    from kwiken.runtime.cluster.state.jobs.documents import HORIZONS_S
+    from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+    from kwiken.runtime.cluster.state.jobs.journal import read_events
 
     folder = JobFolder(Path(state))
     names = sorted(folder.names())
@@ -151,7 +154,7 @@ def _document(
 
 
 def _ending(code: int | None) -> str:
-    from kwiken.runtime.cluster.state.jobs import exit_words
+    from kwiken.runtime.cluster.state.jobs.documents import exit_words
 
     return "-" if code is None else exit_words(code)
 

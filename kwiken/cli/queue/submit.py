@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note, print_json, say
+from kwiken.apps.console.output import note, print_json, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import NOT_NEGATIVE, json_option
+from kwiken.cli.shared.options import NOT_NEGATIVE, json_option
 
 WHOLE: Final = 100.0
 MAX_STEM: Final = 60  # characters of a name before its suffix
@@ -91,7 +91,8 @@ def command(
     command writes goes to a file in the folder of the state. `kwiken queue` shows where it stands. Write --
     before COMMAND if the command has options of its own.
     """
-    from kwiken.runtime.cluster.state.jobs import JobFolder, JobOrder
+    from kwiken.runtime.cluster.state.jobs.documents import JobOrder
+    from kwiken.runtime.cluster.state.jobs.folder import JobFolder
 
     caused = pressures(needs)
     order = JobOrder(
@@ -160,7 +161,7 @@ def pressures(texts: tuple[str, ...]) -> dict[str, float]:
     """
     if not texts:
         return {}
-    from kwiken.allocator.workloads import SOURCES
+    from kwiken.allocator.workloads.sources import SOURCES
 
     found: dict[str, float] = {}
     for text in texts:
@@ -182,6 +183,6 @@ def _quality(stated: float | None, caused: dict[str, float]) -> float:
     """Quality of node that a job needs: as stated, else its mean pressure over all sources (ARQ, 2.2)."""
     if stated is not None or not caused:
         return stated or 0.0
-    from kwiken.allocator.workloads import SOURCES
+    from kwiken.allocator.workloads.sources import SOURCES
 
     return WHOLE * sum(caused.values()) / len(SOURCES)

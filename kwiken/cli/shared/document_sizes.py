@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 
 MAX_QUEUES_FILE: Final = 4 * MIB
 MAX_NODES_FILE: Final = 64 * MIB

@@ -12,9 +12,9 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import check_writable, reason_of
+from kwiken.apps.console.output import check_writable, reason_of
 from kwiken.base.errors import InputError
-from kwiken.otel.http import scheme_of
+from kwiken.otel.http.query_address import scheme_of
 
 FILE: Final = "FILE"  # end of the metavar of each option that takes a file
 # Parameters that name an output file. An option whose metavar is another than FILE may name a folder that the

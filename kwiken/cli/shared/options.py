@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 
 if TYPE_CHECKING:
-    from kwiken.model.plan import Plan
-    from kwiken.model.profile import Profile
-    from kwiken.model.service import Service
+    from kwiken.model.plan.plan import Plan
+    from kwiken.model.profile.profile import Profile
+    from kwiken.model.service.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PROFILE: Final = 1024 * MIB
@@ -243,7 +243,7 @@ def load_profile(path: str) -> Profile:
         InputError: names the file, and what in it is wrong.
     """
     text = read_text(path, MAX_PROFILE)  # read first: a missing file is reported before NumPy is loaded
-    from kwiken.model.profile import profile_from_json
+    from kwiken.model.profile.codec import profile_from_json
 
     return profile_from_json(text, where=path)
 
@@ -255,7 +255,7 @@ def load_plan(path: str) -> Plan:
         InputError: names the file, and what in it is wrong.
     """
     text = read_text(path, MAX_PLAN)
-    from kwiken.model.plan import Plan
+    from kwiken.model.plan.plan import Plan
 
     return Plan.from_json(text, where=path)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 
 if TYPE_CHECKING:
-    from kwiken.model.profile import Drift, Profile
+    from kwiken.model.profile.change_over_time import Drift
+    from kwiken.model.profile.profile import Profile
 
 
 MIN_REQUESTS: Final = 200  # fewer say little about high percentiles
@@ -33,8 +34,8 @@ def note_one_trace(profile: Profile) -> None:
 
 def note_contradicted(profile: Profile) -> None:
     """Note that measured request latencies contradict those of the stages, if so."""
-    from kwiken.apps.console import note_words
-    from kwiken.model.profile import contradiction
+    from kwiken.apps.console.notes import note_words
+    from kwiken.model.profile.consistency import contradiction
 
     found = contradiction(profile)
     if found is not None:
@@ -73,7 +74,7 @@ def drift_summary(found: tuple[Drift, ...]) -> list[dict[str, Any]]:
 
 def show_drift(found: tuple[Drift, ...]) -> None:
     """Print a line for each stage that changed, on stderr."""
-    from kwiken.apps.console import drift_words
+    from kwiken.apps.console.notes import drift_words
 
     for each in found:
         note(f"changed while it was traced: {drift_words(each)}")

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import AUTOPILOT_BUDGET, token_file_option, token_of
-from kwiken.cli.shared import Real, json_option, needs_extra, service_name
+from kwiken.cli.live.gateway.autopilot_beside import AUTOPILOT_BUDGET
+from kwiken.cli.live.gateway.remote import token_file_option
+from kwiken.cli.live.gateway.tokens import token_of
+from kwiken.cli.shared.options import Real, json_option, needs_extra, service_name
 
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.runtime.gateway.steering import Gateways
+    from kwiken.runtime.gateway.steering.gateways import Gateways
 
 
 @click.command(short_help="Try plans on a running service, keep them or take them back.")
@@ -87,8 +89,8 @@ def command(
     found, token = _gateways(Path(state), service, urls, token_file)
     import asyncio
 
-    from kwiken.runtime.gateway.steering import Gateways
-    from kwiken.runtime.wire.tls import ClientTls
+    from kwiken.runtime.gateway.steering.gateways import Gateways
+    from kwiken.runtime.wire.tls.clients import ClientTls
 
     gateways = Gateways(found, token, tls=ClientTls())
     if resume or hold:
@@ -116,7 +118,7 @@ def _gateways(
         return list(urls), functools.partial(token_of, urls[0], token_file)
     if service is None:
         raise click.UsageError("name a SERVICE that is up, or give --url", click.get_current_context())
-    from kwiken.runtime.cluster.state import StateFiles
+    from kwiken.runtime.cluster.state.files import StateFiles
 
     files = StateFiles(state, service_name(service))
     found = files.read()
@@ -161,9 +163,9 @@ async def _steer(
     """
     import asyncio
 
-    from kwiken.otel.write import DecisionSpans
+    from kwiken.otel.write.observer import DecisionSpans
     from kwiken.runtime.base.event_loop import cancel_and_wait
-    from kwiken.runtime.gateway.steering import Steering, SteeringSettings
+    from kwiken.runtime.gateway.steering.steering import Steering, SteeringSettings
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -221,8 +223,8 @@ async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:
 
 
 def _show_history(state: Path, service: str, *, as_json: bool) -> None:
-    from kwiken.base.machine import read_own
-    from kwiken.tail.autopilot import MAX_RECORD, AutopilotRecord
+    from kwiken.base.machine.files import read_own
+    from kwiken.tail.autopilot.record import MAX_RECORD, AutopilotRecord
 
     path = state / f"{service}.autopilot"
     try:

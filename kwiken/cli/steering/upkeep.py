@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import remote_gateway, token_file_option
-from kwiken.cli.live.placing import placed_on
-from kwiken.cli.shared import load_service, needs_extra
+from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
+from kwiken.cli.live.placing.options import placed_on
+from kwiken.cli.shared.options import load_service, needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.allocator.placement import Node
-    from kwiken.cli.live.placing import Placed
-    from kwiken.model.service import Service
-    from kwiken.runtime.upkeep.kubernetes import ApiAddress
+    from kwiken.cli.live.placing.placement_inputs import Placed
+    from kwiken.model.nodes.nodes import Node
+    from kwiken.model.service.service import Service
+    from kwiken.runtime.upkeep.kubernetes.api import ApiAddress
 
 LOG: Final = logging.getLogger("kwiken.upkeep")
 
@@ -91,8 +91,8 @@ def command(
         raise click.UsageError("--api-token-file and --api-ca go with --api")
     service = load_service(target)
     gateway, token = remote_gateway(url, token_file)
-    from kwiken.runtime.process import set_up_logs
-    from kwiken.runtime.upkeep.kubernetes import ApiAddress
+    from kwiken.runtime.process.log_limits import set_up_logs
+    from kwiken.runtime.upkeep.kubernetes.api import ApiAddress
 
     set_up_logs(log_format, "upkeep", level=logging.INFO)
     LOG.setLevel(logging.INFO)
@@ -118,12 +118,14 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
     """Bring the pods to what is wanted, then keep the targets until told to stop."""
     import asyncio
 
-    from kwiken.export.placements import name_in_kubernetes
+    from kwiken.export.placements.groups import name_in_kubernetes
     from kwiken.runtime.base.event_loop import cancel_and_wait
-    from kwiken.runtime.cluster import GatewayClient
-    from kwiken.runtime.upkeep import Upkeep
-    from kwiken.runtime.upkeep.kubernetes import KubernetesApi, KubernetesNodes, PodReplicas
-    from kwiken.runtime.wire.tls import ClientTls
+    from kwiken.runtime.cluster.gateway_client import GatewayClient
+    from kwiken.runtime.upkeep.kubernetes.api import KubernetesApi
+    from kwiken.runtime.upkeep.kubernetes.nodes import KubernetesNodes
+    from kwiken.runtime.upkeep.kubernetes.replicas import PodReplicas
+    from kwiken.runtime.upkeep.upkeep import Upkeep
+    from kwiken.runtime.wire.tls.clients import ClientTls
 
     this = asyncio.current_task()
     assert this is not None
@@ -157,7 +159,8 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
 
 async def _usable(api: object) -> list[Node]:
     """Nodes of the cluster that are ready, with their classes and zones."""
-    from kwiken.runtime.upkeep.kubernetes import KubernetesApi, node_of, usable_nodes
+    from kwiken.runtime.upkeep.kubernetes.api import KubernetesApi
+    from kwiken.runtime.upkeep.kubernetes.nodes import node_of, usable_nodes
 
     assert isinstance(api, KubernetesApi)
     found = await api.nodes()

@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import (
+from kwiken.cli.shared.input_files import check_exist, named_by
+from kwiken.cli.shared.options import (
     Real,
-    check_exist,
     copyable_option,
     during_option,
     json_option,
-    named_by,
     needs_extra,
-    note_one_trace,
     once_option,
     refuse_shared_stdout,
     sampled_option,
     seed_option,
 )
+from kwiken.cli.shared.profile_findings import note_one_trace
 from kwiken.cli.study.fit import note_scattered
 
 if TYPE_CHECKING:
-    from kwiken.otel.fit import Fits
-    from kwiken.tail.advice import Advice, RequestKind
+    from kwiken.otel.fit.fit import Fits
+    from kwiken.tail.advice.contents import Advice, RequestKind
 
 SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work", "replicas")
 
@@ -76,7 +75,7 @@ def command(
     """
     refuse_shared_stdout(out=out == "-", plan=plan_out == "-", json=as_json)
     check_exist(traces)
-    from kwiken.tail.advice import advise
+    from kwiken.tail.advice.composition import advise
 
     chosen, others, fits = _read(traces, kind, once, copyable)
     note_scattered(fits)
@@ -114,9 +113,9 @@ def _read(
     from msgspec import structs
 
     from kwiken.model.latency import ladder
-    from kwiken.model.profile import kept_copyable, kept_single
-    from kwiken.otel.fit import fit_profiles
-    from kwiken.tail.advice import RequestKind
+    from kwiken.model.profile.idempotence import kept_copyable, kept_single
+    from kwiken.otel.fit.fit import fit_profiles
+    from kwiken.tail.advice.contents import RequestKind
 
     with named_by(traces), progress("reading traces") as bar:
         fits = fit_profiles(traces, kind=kind, on_progress=lambda done, total: bar.update(done, total=total))
@@ -139,8 +138,8 @@ def _read(
 
 def _show(found: Advice, plan_file: str | None) -> None:
     """Print the five answers, then the tables and steps that have no room in them."""
-    from kwiken.apps.report import QUESTIONS, advice_sentences, step_words
-    from kwiken.apps.report.sections import excess_table
+    from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, step_words
+    from kwiken.apps.report.sections.excess import excess_table
 
     told = advice_sentences(found, plan_file)
     for number, (about, words) in enumerate(zip(QUESTIONS, told, strict=True), 1):
@@ -149,7 +148,7 @@ def _show(found: Advice, plan_file: str | None) -> None:
     table = excess_table(found.slow)
     print_table("Who makes slow requests slow", table.head, table.body)
     if found.worth:
-        from kwiken.apps.report import worth_table
+        from kwiken.apps.report.page_of_advice import worth_table
 
         say("")
         bought = worth_table(found)
@@ -176,8 +175,8 @@ def _show(found: Advice, plan_file: str | None) -> None:
 
 
 def _write(out: str, found: Advice, plan_file: str | None, *, made: str) -> None:
-    from kwiken.apps.report import advice_page
-    from kwiken.apps.report.model import render
+    from kwiken.apps.report.model.page import render
+    from kwiken.apps.report.page_of_advice import advice_page
 
     write_text(out, render(advice_page(found, made=made, plan_file=plan_file)))
     note_written(out)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import BANDS, note, print_json, print_table, progress, say
+from kwiken.apps.console.bands import BANDS
+from kwiken.apps.console.output import note, print_json, print_table, progress, say
 from kwiken.base.printable import printable
-from kwiken.cli.shared import (
+from kwiken.cli.shared.options import (
     SHARE,
     check_belongs,
     during_option,
@@ -18,13 +19,13 @@ from kwiken.cli.shared import (
     load_plan,
     load_profile,
     needs_extra,
-    note_cut_short,
-    note_few,
     seed_option,
 )
+from kwiken.cli.shared.profile_findings import note_cut_short, note_few
 
 if TYPE_CHECKING:
-    from kwiken.tail.diagnosis import Explanation, Heat, StageStory
+    from kwiken.tail.diagnosis.explanation import Explanation, StageStory
+    from kwiken.tail.diagnosis.heat_map import Heat
 
 MAX_PATHS_SHOWN = 5
 MIN_CONTRADICTED_SHARE = 0.1  # of the requests, below which it is not mentioned
@@ -59,7 +60,7 @@ def command(
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
-    from kwiken.tail.diagnosis import explain
+    from kwiken.tail.diagnosis.explanation import explain
 
     with progress("explaining"):
         story = explain(learned, plan, budget=budget, during_s=during_s, seed=seed)
@@ -79,7 +80,7 @@ def command(
 
 def _show_slow(story: Explanation) -> None:
     """Print who makes the slowest requests slow: a sentence, and a table by service that sums up."""
-    from kwiken.apps.report.sections import excess_sentence, excess_table, replica_words
+    from kwiken.apps.report.sections.excess import excess_sentence, excess_table, replica_words
 
     for replica in story.slow_replicas:
         say(f"A slow replica: {replica_words(replica)}.")
@@ -133,7 +134,7 @@ def _show(story: Explanation, *, planned: bool) -> None:
 
 def _note_unread(story: Explanation) -> None:
     """Note on the stages whose answers lay unread at a busy gateway, in the words of a plan's note."""
-    from kwiken.apps.console import note_words
+    from kwiken.apps.console.notes import note_words
     from kwiken.tail.planning.notes import AnswersUnread
 
     if unread := {stage.name: stage.unread for stage in story.stages if stage.unread}:

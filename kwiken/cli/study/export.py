@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import check_writable, note, note_written, read_text, write_text
+from kwiken.apps.console.output import check_writable, note, note_written, read_text, write_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import MAX_PLACEMENT, given, load_plan, needs_extra
+from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
+from kwiken.cli.shared.options import given, load_plan, needs_extra
 from kwiken.cli.study.export_service import ServiceOptions, is_service, service_options, write_service
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kwiken.export.plans import StageAddress
-    from kwiken.model.plan import Plan
+    from kwiken.export.plans.calls import StageAddress
+    from kwiken.model.plan.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
 MANIFESTS: Final = ("compose", "kubernetes")
@@ -95,7 +96,7 @@ def command(
         _write_manifest(source, program, out)
         return
     learned = load_plan(source)
-    from kwiken.export.plans import PROGRAMS as EXPORTERS, missing_calls
+    from kwiken.export.plans.programs import PROGRAMS as EXPORTERS, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
@@ -125,8 +126,8 @@ def _write_manifest(path: str, program: str, out: str) -> None:
     if program in ENGINES or (program == "kubernetes" and '"minimise":' in text[:HEAD]):
         _write_racks(path, text, program, out)
         return
-    from kwiken.allocator.placement import Placement
-    from kwiken.export.placements import MANIFESTS as WRITERS
+    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.export.placements.manifests import MANIFESTS as WRITERS
 
     write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
     note_written(out)
@@ -134,8 +135,8 @@ def _write_manifest(path: str, program: str, out: str) -> None:
 
 def _write_racks(path: str, text: str, program: str, out: str) -> None:
     """Write the racks and priorities of batch jobs, and note what the engine cannot be told."""
-    from kwiken.batch.racks import RackPlan
-    from kwiken.export.racks import RACK_PROGRAMS, untold
+    from kwiken.batch.racks.document import RackPlan
+    from kwiken.export.racks.settings import RACK_PROGRAMS, untold
 
     write_text(out, RACK_PROGRAMS[program](RackPlan.from_json(text, where=path)))
     if out != "-":
@@ -147,8 +148,8 @@ def _write_racks(path: str, text: str, program: str, out: str) -> None:
 def _write_pools(path: str, out: str) -> None:
     """Write the node pools of a provision."""
     text = read_text(path, MAX_PROVISION)
-    from kwiken.allocator.provisioning import Provision
-    from kwiken.export.provisions import karpenter_pools
+    from kwiken.allocator.provisioning.document import Provision
+    from kwiken.export.provisions.karpenter import karpenter_pools
 
     write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
     note_written(out)
@@ -157,8 +158,8 @@ def _write_pools(path: str, out: str) -> None:
 def _write_queues(path: str, out: str) -> None:
     """Write a queue for each line, in one cohort."""
     text = read_text(path, MAX_PROVISION)
-    from kwiken.allocator.waiting import LinesDocument
-    from kwiken.export.lines import kueue_queues
+    from kwiken.allocator.waiting.document import LinesDocument
+    from kwiken.export.lines.kueue import kueue_queues
 
     write_text(out, kueue_queues(LinesDocument.from_json(text, where=path), where=path))
     note_written(out)
@@ -176,7 +177,7 @@ def _write_template(path: str, missing: Mapping[str, Mapping[str, object]]) -> N
 
 def _targets(path: str | None, plan: Plan) -> Mapping[str, StageAddress]:
     """Load the map of stages to calls; empty if no file is given."""
-    from kwiken.export.plans import check_known, read_targets
+    from kwiken.export.plans.calls import check_known, read_targets
 
     if path is None:
         return {}

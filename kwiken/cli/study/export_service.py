@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import MAX_PLACEMENT, load_plan, load_service
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
+from kwiken.cli.shared.options import load_plan, load_service
 
 if TYPE_CHECKING:
-    from kwiken.apps.deploy import ImageFiles
-    from kwiken.export.deployments import Deployment
-    from kwiken.model.service import Service
+    from kwiken.apps.deploy.write import ImageFiles
+    from kwiken.export.deployments.deployment import Deployment
+    from kwiken.model.service.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_DOCUMENT: Final = MIB  # of a file that goes into a ConfigMap, which holds no more
@@ -156,8 +157,9 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     """
     _check(program, options, out)
     service = load_service(source)
-    from kwiken.apps.deploy import ImageFiles, refuse_foreign, write_files
-    from kwiken.export.deployments import compose_file, kubernetes_files
+    from kwiken.apps.deploy.write import ImageFiles, refuse_foreign, write_files
+    from kwiken.export.deployments.compose import compose_file
+    from kwiken.export.deployments.kubernetes import kubernetes_files
 
     image = ImageFiles(folder=Path(out), context=Path.cwd())
     deployment = _deployment(service, source, program, options, image)
@@ -198,9 +200,9 @@ def _check(program: str, options: ServiceOptions, out: str) -> None:
 def _deployment(
     service: Service, source: str, program: str, options: ServiceOptions, image: ImageFiles
 ) -> Deployment:
-    from kwiken.allocator.placement import Placement
-    from kwiken.export.deployments import Build, Deployment, replicas_of
-    from kwiken.export.placements import check_host_names, name_in_kubernetes
+    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.export.deployments.deployment import Build, Deployment, replicas_of
+    from kwiken.export.placements.groups import check_host_names, name_in_kubernetes
 
     placement = None
     where = options.placement or "the service"
@@ -250,7 +252,8 @@ def _write_image(source: str, options: ServiceOptions, image: ImageFiles) -> Non
     if image.kept:
         note(f"left as it is: {image.folder / 'Dockerfile'}")
         return
-    from kwiken.apps.deploy import code_of, pinned
+    from kwiken.apps.deploy.code import code_of
+    from kwiken.apps.deploy.installed import pinned
 
     code = code_of(source, image.context, options.include)
     extras = ("otel", "plan") if options.upkeep else ("otel",)
@@ -262,7 +265,7 @@ def _documents(options: ServiceOptions) -> dict[str, str]:
     """What an upkeep reads, by the names of its files."""
     if not options.upkeep:
         return {}
-    from kwiken.export.deployments import UPKEEP_FILES
+    from kwiken.export.deployments.upkeep import UPKEEP_FILES
 
     return {
         name: read_text(path, MAX_DOCUMENT)

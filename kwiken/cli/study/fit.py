@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     check_writable,
     note,
     note_written,
@@ -24,32 +24,26 @@ from kwiken.apps.console import (
 )
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared import (
-    check_apart,
-    check_exist,
+from kwiken.cli.shared.engines import engine_at, engine_options
+from kwiken.cli.shared.input_files import check_apart, check_exist, named_by
+from kwiken.cli.shared.options import (
     copyable_option,
-    drift_summary,
-    engine_at,
-    engine_options,
     given,
     json_option,
     load_profile,
-    named_by,
     needs_extra,
-    note_cut_short,
-    note_few,
     once_option,
     out_option,
     refuse_shared_stdout,
     seconds_of,
-    show_drift,
 )
+from kwiken.cli.shared.profile_findings import drift_summary, note_cut_short, note_few, show_drift
 from kwiken.cli.study.fit_histograms import facts_of, is_prometheus, learn_from_prometheus, note_losses
 
 if TYPE_CHECKING:
-    from kwiken.model.profile import Profile, StageProfile
-    from kwiken.otel.fit import Fits, Kind
-    from kwiken.otel.histograms import HistogramFit
+    from kwiken.model.profile.profile import Profile, StageProfile
+    from kwiken.otel.fit.fit import Fits, Kind
+    from kwiken.otel.histograms.fit import HistogramFit
 
 
 MAX_DEPTH: Final = 20
@@ -149,8 +143,9 @@ def command(
         return
     model = None if like is None else load_profile(like)
     fits, histograms = _learn_or_ask(traces, every=every, like=model, **settings)
-    from kwiken.model.profile import drift, kept_copyable, kept_single
-    from kwiken.model.service import to_mermaid
+    from kwiken.model.profile.change_over_time import drift
+    from kwiken.model.profile.idempotence import kept_copyable, kept_single
+    from kwiken.model.service.drawing import to_mermaid
 
     fits = replace(fits, profiles=kept_copyable(kept_single(fits.profiles, once), copyable))
     files = _write(fits, out, traces, every=every)
@@ -200,7 +195,7 @@ def _learn_or_ask(traces: tuple[str, ...], **settings: Any) -> tuple[Fits, Histo
     if not is_prometheus(traces):
         return _learn(traces, listed=False, **settings), None
     found = learn_from_prometheus(traces, settings["service"])
-    from kwiken.otel.fit import Fits
+    from kwiken.otel.fit.fit import Fits
 
     return Fits((found.profile,), (), {}, {}), found
 
@@ -209,7 +204,7 @@ def _learn(
     traces: tuple[str, ...], *, listed: bool, every: bool, engine: str, jobs: int | None, **settings: Any
 ) -> Fits:
     check_exist(traces)
-    from kwiken.otel.fit import fit_profiles, list_kinds
+    from kwiken.otel.fit.fit import fit_profiles, list_kinds
 
     with engine_at(engine, jobs) as run, named_by(traces), progress("reading traces") as bar:
 
@@ -223,7 +218,7 @@ def _learn(
 
 def _write(fits: Fits, out: str | None, traces: tuple[str, ...], *, every: bool) -> list[str]:
     """Write the profiles; returns the file of each, or no files if none were to be written."""
-    from kwiken.model.profile import profile_to_json
+    from kwiken.model.profile.codec import profile_to_json
 
     if out is None:
         return []
@@ -340,7 +335,7 @@ def _show_kinds(fits: Fits, *, every: bool, to_stderr: bool) -> None:
 def summary(profile: Profile) -> dict[str, Any]:
     """Summary of a profile, without its samples; times in milliseconds."""
     from kwiken.model.latency import ladder
-    from kwiken.model.profile import drift
+    from kwiken.model.profile.change_over_time import drift
 
     return {
         "service": profile.service,
@@ -387,7 +382,7 @@ def _facts(stage: StageProfile) -> dict[str, Any]:
 
 def boxes(profile: Profile) -> list[Any]:
     """Boxes of the profile's DAG for a drawing: latencies below the names, optional stages dashed."""
-    from kwiken.model.service import Box
+    from kwiken.model.service.drawing import Box
 
     drawn = []
     for facts in (_facts(stage) for stage in profile.stages):
@@ -415,8 +410,8 @@ def _show(profile: Profile, *, to_stderr: bool) -> None:
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
-    from kwiken.model.profile import KEPT_OF_SAMPLED
-    from kwiken.otel.fit import SLOW_CHOSEN
+    from kwiken.model.profile.weighting import KEPT_OF_SAMPLED
+    from kwiken.otel.fit.fit import SLOW_CHOSEN
 
     kept = profile.counts.get(KEPT_OF_SAMPLED)
     estimated = f", estimated from {kept} that were sampled" if kept is not None else ""
@@ -454,7 +449,7 @@ def _show(profile: Profile, *, to_stderr: bool) -> None:
 
 def _note_writes(profile: Profile) -> None:
     """Note which stages were taken for reads, and which for writes and why."""
-    from kwiken.model.profile import taken_for
+    from kwiken.model.profile.idempotence import taken_for
 
     reads, writes = taken_for(profile)
     if reads:

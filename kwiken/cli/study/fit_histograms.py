@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, progress
-from kwiken.cli.shared import given
-from kwiken.otel.http import scheme_of
+from kwiken.apps.console.output import note, progress
+from kwiken.cli.shared.options import given
+from kwiken.otel.http.query_address import scheme_of
 
 if TYPE_CHECKING:
-    from kwiken.otel.histograms import HistogramFit
+    from kwiken.otel.histograms.fit import HistogramFit
 
 _OF_TRACES: Final = (
     "root",
@@ -57,7 +57,7 @@ def learn_from_prometheus(sources: Sequence[str], service: str | None) -> Histog
         raise click.UsageError("an address of Prometheus must be the only source")
     if (option := given(*_OF_TRACES)) is not None:
         raise click.UsageError(f"histograms hold no single requests, so {option} has no effect")
-    from kwiken.otel.histograms import fit_histograms
+    from kwiken.otel.histograms.fit import fit_histograms
 
     with progress("asking Prometheus"):
         return fit_histograms(sources[0], service=service)

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from kwiken.apps.console import note, progress, write_text
+from kwiken.apps.console.output import note, progress, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import token_file_option
-from kwiken.cli.shared import SHARE, check_exist, needs_extra, out_option, seed_option
+from kwiken.cli.live.gateway.remote import token_file_option
+from kwiken.cli.shared.input_files import check_exist
+from kwiken.cli.shared.options import SHARE, needs_extra, out_option, seed_option
 
 OK: Final = 200
 
@@ -73,7 +74,8 @@ def command(
     if token_file is not None and url is None:
         raise click.UsageError("--token-file goes with --url")
     check_exist(sources)
-    from kwiken.apps.report import Wishes, find, gather
+    from kwiken.apps.report.collect import Wishes, gather
+    from kwiken.apps.report.inputs import find
 
     wishes = Wishes(reissue=reissue, seed=seed, root=root, service=service, jaeger=jaeger)
     with contextlib.ExitStack() as stack:
@@ -82,8 +84,8 @@ def command(
             sources = (*sources, _plan_in_force(url, token_file, Path(folder)))
         bar = stack.enter_context(progress("reading"))
         material = gather(find(sources), wishes, tell=lambda done, total: bar.update(done, total=total))
-    from kwiken.apps.report import build_page, made_line
-    from kwiken.apps.report.model import render
+    from kwiken.apps.report.build import build_page, made_line
+    from kwiken.apps.report.model.page import render
 
     if material.result is not None:
         made = made_line(material.result)
@@ -100,7 +102,8 @@ def _plan_in_force(url: str, token_file: str | None, folder: Path) -> str:
     Raises:
         InputError: the gateway does not answer, or no plan is in force.
     """
-    from kwiken.cli.live.gateway import NO_ANSWER, remote_gateway, request_control
+    from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
+    from kwiken.cli.live.gateway.remote import remote_gateway
 
     address, token = remote_gateway(url, token_file)
     try:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import engine_options, json_option, needs_extra, refuse_shared_stdout, spread
+from kwiken.cli.shared.engines import engine_options, spread
+from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.lab.reproduction import ReproducedRow, UnreproducedRow
+    from kwiken.lab.reproduction.rows import ReproducedRow, UnreproducedRow
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
@@ -48,7 +49,8 @@ def command(
     if list_names and output is not None:
         raise click.UsageError("--list computes nothing, so there is no page for -o")
     try:
-        from kwiken.lab.reproduction import NAMES, reproduction, run
+        from kwiken.lab.reproduction.rows import run
+        from kwiken.lab.reproduction.sources import NAMES, reproduction
     except ModuleNotFoundError as error:
         if error.name != "kwiken.lab.reproduction":
             raise
@@ -117,8 +119,8 @@ def _range(row: ReproducedRow) -> str:
 
 
 def _page(title: str, found: Any) -> str:
-    from kwiken.apps.report.charts import draw_plot
-    from kwiken.apps.report.model import Page, Row, Section, Table, render
+    from kwiken.apps.report.charts.plots import draw_plot
+    from kwiken.apps.report.model.page import Page, Row, Section, Table, render
 
     body = tuple(
         (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows

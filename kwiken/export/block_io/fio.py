@@ -17,7 +17,8 @@ import numpy as np
 from kwiken.base.arrays import Ints
 from kwiken.base.errors import InputError
 from kwiken.export.block_io.trace_text import clean_name
-from kwiken.storage.model import StorageModel, VolumeModel, tree_of
+from kwiken.storage.model.document import StorageModel, VolumeModel
+from kwiken.storage.model.generator import tree_of
 
 MAX_STREAMS: Final = 256  # of one job file
 MAX_SIZES: Final = 64  # of one `bssplit`

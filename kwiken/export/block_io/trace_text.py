@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from kwiken.storage.trace import OWN_HEADER, BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
+from kwiken.storage.trace.formats import OWN_HEADER
 
 
 def csv_text(trace: BlockTrace) -> str:

@@ -12,7 +12,7 @@ from kwiken.export.deployments.deployment import (
     Deployment,
     StageReplicas,
 )
-from kwiken.export.placements import mebibytes
+from kwiken.export.placements.groups import mebibytes
 from kwiken.export.yaml import dump
 
 WIDTH: Final = 250  # of a line: a check of health stays in one

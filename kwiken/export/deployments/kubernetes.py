@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.allocator.placement import PLACED_GATE
+from kwiken.allocator.placement.placement_document import PLACED_GATE
 from kwiken.base.errors import InputError
 from kwiken.export.deployments.certificates import (
     FOLDER as TLS_FOLDER,
@@ -22,7 +22,7 @@ from kwiken.export.deployments.deployment import (
     StageReplicas,
 )
 from kwiken.export.deployments.upkeep import UPKEEP_FILES, upkeep_objects
-from kwiken.export.placements import MAX_LABEL, affinity_of, spread_of
+from kwiken.export.placements.groups import MAX_LABEL, affinity_of, spread_of
 from kwiken.export.yaml import dump
 
 PLAN_FOLDER: Final = "/etc/kwiken/plan"

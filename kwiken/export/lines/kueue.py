@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kwiken.allocator.waiting import LinesDocument, PlannedLine
+from kwiken.allocator.waiting.document import LinesDocument, PlannedLine
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.yaml import dump

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kwiken.allocator.placement import PlacedReplica, PlacedWorkload, Placement
+from kwiken.allocator.placement.placement_document import PlacedReplica, PlacedWorkload, Placement
 from kwiken.base.errors import InputError
 
 MAX_LABEL: Final = 63  # characters of a name in Kubernetes

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kwiken.allocator.placement import Placement
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.placements.groups import (

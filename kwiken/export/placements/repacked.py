@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kwiken.allocator.packing import Repacking
-from kwiken.allocator.packing.documents import KubernetesCluster, PodContainer
+from kwiken.allocator.packing.documents.kubernetes import KubernetesCluster, PodContainer
+from kwiken.allocator.packing.repacking import Repacking
 from kwiken.base.printable import printable
 from kwiken.export.yaml import comment
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
-from kwiken.model.plan import SpanMatch
+from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.model.plan.plan import SpanMatch
 
 MAX_BYTES: Final = 4 << 20
 MAX_PORT: Final = 65_535

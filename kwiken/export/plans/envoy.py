@@ -8,7 +8,8 @@ from typing import Any, Final
 from kwiken.export.plans.calls import ExportedCall, StageAddress
 from kwiken.export.plans.hedges import NEEDS_HOST, Exported, Hedge, hedges, plain, seconds_of_ms, whole_ms
 from kwiken.export.yaml import dump
-from kwiken.model.plan import STAGE_SLACK, Plan
+from kwiken.model.plan.ledger_terms import STAGE_SLACK
+from kwiken.model.plan.plan import Plan
 
 LISTEN_PORT: Final = 10_000
 DEFAULT_PORT: Final = 80

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.hedges import NEEDS_GRPC, Exported, Hedge, coin_notes, hedges, nanoseconds, seconds
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 
 MAX_ATTEMPTS: Final = 5  # clients treat more as 5
 MAX_TOKENS: Final = 10  # tokens of the throttling bucket

@@ -13,8 +13,8 @@ import msgspec
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.plans.calls import ExportedCall, StageAddress, call_of, entry_for
-from kwiken.model.plan import Plan, SpanMatch
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Plan, SpanMatch
+from kwiken.model.service.stage import Reissue
 
 NANOSECONDS: Final = 10**9
 MAX_NAME: Final = 120

@@ -33,7 +33,7 @@ from kwiken.export.plans.hedges import (
     whole_ms,
 )
 from kwiken.export.yaml import dump
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 
 MAX_LABEL: Final = 63
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"

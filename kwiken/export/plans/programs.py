@@ -11,7 +11,7 @@ from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.grpc import grpc_config
 from kwiken.export.plans.hedges import NEEDS_GRPC, NEEDS_HOST, Exported, missing_entries
 from kwiken.export.plans.istio import istio_documents
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 
 
 class Exporter(Protocol):

@@ -6,7 +6,8 @@ import math
 import re
 from typing import Any, Final
 
-from kwiken.allocator.provisioning import ChosenOffer, Provision, Terms
+from kwiken.allocator.provisioning.document import ChosenOffer, Provision
+from kwiken.allocator.provisioning.offers import Terms
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.yaml import dump

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kwiken.base.printable import printable
-from kwiken.batch.racks import PlannedJob, RackPlan
-from kwiken.export.placements import name_in_kubernetes
+from kwiken.batch.racks.document import PlannedJob, RackPlan
+from kwiken.export.placements.groups import name_in_kubernetes
 from kwiken.export.yaml import comment, dump
 
 RACK_LABEL: Final = "topology.kubernetes.io/rack"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.allocator.provisioning import NodeOffer, Terms, keep_idle_s
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms
+from kwiken.allocator.provisioning.retention import keep_idle_s
 from kwiken.lab.cloud.settings import CloudSettings, Keeping
 from kwiken.lab.cloud.weather import SPIN_UP_FACTOR, TYPICAL_S
 

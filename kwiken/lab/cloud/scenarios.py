@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.contention import encode, quality_share
+from kwiken.allocator.contention.quality import encode, quality_share
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.lab.cloud.weather import RESOURCES
 

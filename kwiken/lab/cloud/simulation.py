@@ -16,17 +16,16 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning.dispatch import (
-    HARD_LIMIT,
+from kwiken.allocator.provisioning.dispatch.mapping import (
     JobRoute,
-    QualityRecord,
     ReservedState,
     RoutedJob,
-    SoftLimit,
-    WaitEstimator,
     dynamic_route,
     route,
 )
+from kwiken.allocator.provisioning.dispatch.quality_record import QualityRecord
+from kwiken.allocator.provisioning.dispatch.soft_limit import HARD_LIMIT, SoftLimit
+from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
 from kwiken.base.arrays import Floats
 from kwiken.lab.cloud.keeping import IdleRule
 from kwiken.lab.cloud.outcome import CloudOutcome

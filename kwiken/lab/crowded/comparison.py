@@ -14,7 +14,8 @@ from scipy.special import stdtrit
 from kwiken.base.arrays import Floats
 from kwiken.lab.crowded.managers import CROWDED_MANAGERS, FOLLOWING
 from kwiken.lab.crowded.simulation import CrowdedSimulation
-from kwiken.lab.crowded.truth import ABLATIONS, Rules, drawn_world
+from kwiken.lab.crowded.truth.draw import drawn_world
+from kwiken.lab.crowded.truth.rules import ABLATIONS, Rules
 
 CONFIDENCE: Final = 0.99  # of an interval of paired differences
 MEAN: Final = "mean performance, %"

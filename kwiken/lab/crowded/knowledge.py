@@ -7,19 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    FoldIn,
-    Measure,
-    Size,
-    WorkloadProfile,
-    candidates,
-    choose,
-    first_columns,
-)
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import FoldIn
+from kwiken.allocator.workloads.completion.selection import candidates, choose
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.crowded.truth import BASE_OVER_PEAK, NODES_OF_SET, RESOURCES, CrowdedWorld, Programs
+from kwiken.lab.crowded.truth.draw import CrowdedWorld
+from kwiken.lab.crowded.truth.programs import RESOURCES, Programs
+from kwiken.lab.crowded.truth.rules import BASE_OVER_PEAK, NODES_OF_SET
 
 RANK: Final = 2  # of the published factors
 RIDGE: Final = 1e-3

@@ -9,8 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler, Sizing
-from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.order import Scheduler
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.names import scheduler
 from kwiken.base.arrays import Floats
 from kwiken.lab.crowded.knowledge import Insight
 

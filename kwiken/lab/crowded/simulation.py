@@ -18,21 +18,17 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    Cluster,
-    Node,
-    NodeClass,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    request_for,
-)
-from kwiken.allocator.workloads import Target, Workload
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.workload import Target, Workload
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.crowded.knowledge import ProgramProfiles, unknown_profile
 from kwiken.lab.crowded.managers import CrowdedManager
 from kwiken.lab.crowded.outcome import KEPT, CrowdedOutcome
-from kwiken.lab.crowded.truth import (
+from kwiken.lab.crowded.truth.draw import CrowdedWorld
+from kwiken.lab.crowded.truth.nodes import NOWHERE, CrowdedNodes
+from kwiken.lab.crowded.truth.rules import (
     BASE_OVER_PEAK,
     BUSY_CONCENTRATION,
     KILL_WAIT_S,
@@ -41,14 +37,12 @@ from kwiken.lab.crowded.truth import (
     MOVE_S,
     MOVE_S_PER_GB,
     NODES_OF_TYPE,
-    NOWHERE,
     SAMPLE_S,
     SOLD_MEMORY,
     START_S,
     START_S_PER_GB,
-    CrowdedNodes,
-    CrowdedWorld,
 )
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 SAMPLES_OF_ALARM: Final = 3  # in a row: 30 s (Paragon section 3.9)
 DEVIATION: Final = 0.10  # by which a sample is below what is expected (Paragon section 3.9)

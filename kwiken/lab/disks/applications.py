@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.storage.trace import BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 
 SPACE: Final = 575 << 30  # bytes that one application addresses
 ALIGN: Final = 8192

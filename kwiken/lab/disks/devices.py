@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 SLOW_WRITES: Final = 0.01  # share of writes to flash that take long
 LINE: Final = 64 << 10  # bytes of a line of a cache

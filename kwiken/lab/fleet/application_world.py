@@ -8,12 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import Measure, Size, Target, Workload
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import Behaviour
 from kwiken.lab.fleet.generators import MAX_NEED_QUANTILE
 from kwiken.lab.fleet.platforms import Platform, cluster_of
-from kwiken.lab.fleet.simulator import QOS, Job, Phase, Scenario, UserReservation
+from kwiken.lab.fleet.simulator.scenario import Job, Phase, Scenario, UserReservation
+from kwiken.lab.fleet.simulator.state import QOS
 from kwiken.lab.fleet.world import SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 
 POOL: Final = (29, 22, 350, 25)  # applications by kind (Paragon section 5.3)

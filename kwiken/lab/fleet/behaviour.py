@@ -8,19 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Completer,
-    CompletionKind,
-    Estimate,
-    FoldIn,
-    Measure,
-    Size,
-    WorkloadProfile,
-    candidates,
-    choose,
-    first_columns,
-)
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import Completer, FoldIn
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.fleet.generators import CONTENDED, NOISE
 

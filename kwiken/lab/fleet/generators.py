@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.platforms import Platform, features
 

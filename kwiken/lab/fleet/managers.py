@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Caution, Scheduler
-from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.order import Scheduler
+from kwiken.allocator.schedulers.names import scheduler
 from kwiken.lab.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
-from kwiken.lab.fleet.simulator import DETECTION_S, FleetOutcome, FleetSimulation, Manager
+from kwiken.lab.fleet.simulator.manager import DETECTION_S, Manager
+from kwiken.lab.fleet.simulator.outcome import FleetOutcome
+from kwiken.lab.fleet.simulator.simulation import FleetSimulation
 from kwiken.lab.fleet.world import World
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster, Node, NodeClass
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 
 @dataclass(frozen=True)

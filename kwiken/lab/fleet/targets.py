@@ -7,14 +7,17 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, SOURCE_CAUTION, request_for
-from kwiken.allocator.schedulers import reservation
-from kwiken.allocator.workloads import Size, Target, Workload
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.workload import Target, Workload
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.behaviour import Behaviour
 from kwiken.lab.fleet.generators import CORES, MEMORY_GB
 from kwiken.lab.fleet.platforms import Platform, cluster_of
-from kwiken.lab.fleet.simulator import FOREVER, Job, Phase, PhaseStep, Scenario, UserReservation
+from kwiken.lab.fleet.simulator.scenario import FOREVER, Job, Phase, PhaseStep, Scenario, UserReservation
 from kwiken.lab.fleet.world import MAX_OF_ONE, SPREAD_OF_DURATIONS, World, behaviour_of, random_outages
 
 KNOWN: Final = 30  # workloads that were measured everywhere

@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster
-from kwiken.allocator.workloads import Size, WorkloadProfile
+from kwiken.allocator.workloads.profile import Size, WorkloadProfile
 from kwiken.lab.fleet.behaviour import ENTRIES, Behaviour, Knowledge, predicted
 from kwiken.lab.fleet.generators import (
     MAX_NEED_QUANTILE,
@@ -18,7 +17,8 @@ from kwiken.lab.fleet.generators import (
     size_rows,
 )
 from kwiken.lab.fleet.platforms import Platform
-from kwiken.lab.fleet.simulator import Outage, Scenario
+from kwiken.lab.fleet.simulator.scenario import Outage, Scenario
+from kwiken.model.nodes.nodes import Cluster
 
 MAX_OF_ONE: Final = 32  # replicas of one workload
 SPREAD_OF_DURATIONS: Final = 0.5  # standard deviation of the logarithm of a duration

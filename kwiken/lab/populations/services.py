@@ -15,8 +15,8 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 DAGS = 45  # number of DAGs, as in the source
 MAX_STAGES = 150  # stages of the largest DAG, as in the source

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from kwiken.base.arrays import Ints
-from kwiken.batch.racks import RackJob
+from kwiken.batch.racks.response import RackJob
 
 
 @dataclass(frozen=True)

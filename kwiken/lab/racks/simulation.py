@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.batch.racks import RackHardware, RackJob
+from kwiken.batch.racks.response import RackHardware, RackJob
 from kwiken.lab.racks.flows import FlowTable, max_min_rates
 from kwiken.lab.racks.schedulers import JobPlace, JobScheduler
 

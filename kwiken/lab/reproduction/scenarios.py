@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.lab.fleet import SCENARIOS, FleetOutcome, World, simulate
+from kwiken.lab.fleet.catalogue import SCENARIOS
+from kwiken.lab.fleet.managers import simulate
+from kwiken.lab.fleet.simulator.outcome import FleetOutcome
+from kwiken.lab.fleet.world import World
 from kwiken.lab.reproduction.rows import ReproducedRow, order_row
 
 __all__ = ["ALLOCATED_BEYOND", "Figures", "SourcedFigure", "levels", "orderings", "simulated"]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.allocator.arq import all_parts as parts_of_arq
-from kwiken.lab.reproduction.allocator.colocation import all_parts as parts_of_colocation
-from kwiken.lab.reproduction.allocator.hcloud import all_parts as parts_of_hcloud
-from kwiken.lab.reproduction.allocator.ibench import all_parts as parts_of_ibench
-from kwiken.lab.reproduction.allocator.lsh import all_parts as parts_of_lsh
-from kwiken.lab.reproduction.allocator.paragon import all_parts as parts_of_paragon
-from kwiken.lab.reproduction.allocator.quasar import all_parts as parts_of_quasar
-from kwiken.lab.reproduction.allocator.tarcil import all_parts as parts_of_tarcil
-from kwiken.lab.reproduction.batch.corral import all_parts as parts_of_corral
-from kwiken.lab.reproduction.batch.mrcute import all_parts as parts_of_mrcute
-from kwiken.lab.reproduction.data.bloc import all_parts as parts_of_bloc
-from kwiken.lab.reproduction.data.echo import all_parts as parts_of_echo
-from kwiken.lab.reproduction.data.storage_model import all_parts as parts_of_storage_model
-from kwiken.lab.reproduction.kwiken import all_parts as parts_of_kwiken
+from kwiken.lab.reproduction.allocator.arq.parts import all_parts as parts_of_arq
+from kwiken.lab.reproduction.allocator.colocation.parts import all_parts as parts_of_colocation
+from kwiken.lab.reproduction.allocator.hcloud.parts import all_parts as parts_of_hcloud
+from kwiken.lab.reproduction.allocator.ibench.tables import all_parts as parts_of_ibench
+from kwiken.lab.reproduction.allocator.lsh.parts import all_parts as parts_of_lsh
+from kwiken.lab.reproduction.allocator.paragon.parts import all_parts as parts_of_paragon
+from kwiken.lab.reproduction.allocator.quasar.parts import all_parts as parts_of_quasar
+from kwiken.lab.reproduction.allocator.tarcil.parts import all_parts as parts_of_tarcil
+from kwiken.lab.reproduction.batch.corral.parts import all_parts as parts_of_corral
+from kwiken.lab.reproduction.batch.mrcute.parts import all_parts as parts_of_mrcute
+from kwiken.lab.reproduction.data.bloc.parts import all_parts as parts_of_bloc
+from kwiken.lab.reproduction.data.echo.parts import all_parts as parts_of_echo
+from kwiken.lab.reproduction.data.storage_model.parts import all_parts as parts_of_storage_model
+from kwiken.lab.reproduction.kwiken.parts import all_parts as parts_of_kwiken
 from kwiken.lab.reproduction.rows import Reproduction
 
 NAMES = {

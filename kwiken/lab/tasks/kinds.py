@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.contention import MAX_SCORE, encode, falling_order, quality_share
+from kwiken.allocator.contention.quality import MAX_SCORE, encode, falling_order, quality_share
 
 RESOURCES: Final = 10
 DOMINANT: Final = (1, 3)  # least and most resources that a kind presses hard on

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kwiken.allocator.contention import MAX_SCORE
+from kwiken.allocator.contention.quality import MAX_SCORE
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.lab.tasks.kinds import LOSS_AT_LIMIT, RESOURCES, TaskKind
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet import Behaviour, World
+from kwiken.lab.fleet.behaviour import Behaviour
+from kwiken.lab.fleet.world import World
 from kwiken.lab.waiting.rules import LinedRules
 
 

@@ -13,15 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.waiting import (
-    BudgetClock,
-    LineSettings,
-    SlotOffer,
-    SwitchRule,
-    WaitingJob,
-    WaitingLines,
-    equal_classes,
-)
+from kwiken.allocator.waiting.lines import WaitingLines
+from kwiken.allocator.waiting.quality_classes import equal_classes
+from kwiken.allocator.waiting.settings import BudgetClock, LineSettings, SlotOffer, SwitchRule, WaitingJob
 
 SLOTS: Final = 8  # of the guaranteed queue's quota
 SIZES: Final = (2, 2, 4, 8)  # slots of a guaranteed job

@@ -8,10 +8,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from kwiken.allocator.placement import Scheduler
-from kwiken.allocator.schedulers import ParagonScheduler, scheduler
-from kwiken.allocator.waiting import CLASSES, LineOrder, Slack, SwitchRule
-from kwiken.lab.fleet import Knowledge
+from kwiken.allocator.placement.order import Scheduler
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.schedulers.paragon import ParagonScheduler
+from kwiken.allocator.waiting.budgets import Slack
+from kwiken.allocator.waiting.quality_classes import CLASSES
+from kwiken.allocator.waiting.settings import LineOrder, SwitchRule
+from kwiken.lab.fleet.behaviour import Knowledge
 from kwiken.lab.waiting.rules import OVERSOLD
 
 

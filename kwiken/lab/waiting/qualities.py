@@ -7,12 +7,17 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import SOURCE_CAUTION, NodeLedger, PlacementRequest, request_for
-from kwiken.allocator.waiting import QualityClasses, equal_classes, quantile_classes
-from kwiken.allocator.waiting.scores import SuitableQuality, job_quality, node_qualities, offered_by_class
-from kwiken.allocator.workloads import SOURCES, Measure, Target, Workload
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.waiting.quality_classes import QualityClasses, equal_classes, quantile_classes
+from kwiken.allocator.waiting.scores.pressure import job_quality, node_qualities, offered_by_class
+from kwiken.allocator.waiting.scores.suitability import SuitableQuality
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.arrays import Bools
-from kwiken.lab.fleet import Platform, World
+from kwiken.lab.fleet.platforms import Platform
+from kwiken.lab.fleet.world import World
 from kwiken.lab.waiting.managers import LinedManager, Quality
 from kwiken.lab.waiting.rules import ACCEPTED, PAST, QOS
 

@@ -10,7 +10,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet import LOCAL, Platform, World, applications, cloud
+from kwiken.lab.fleet.application_world import applications
+from kwiken.lab.fleet.platforms import LOCAL, Platform, cloud
+from kwiken.lab.fleet.world import World
 
 JOBS: Final = 178
 KNOWN: Final = 50  # past applications, measured everywhere

@@ -19,27 +19,15 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.placement import (
-    ROUNDING,
-    SOURCE_CAUTION,
-    Cluster,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    request_for,
-)
-from kwiken.allocator.waiting import (
-    BudgetClock,
-    LineSettings,
-    LineStart,
-    SlotOffer,
-    WaitingJob,
-    WaitingLines,
-    equal_classes,
-    slack_s,
-    waiting_budget_s,
-)
-from kwiken.lab.fleet import World
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.waiting.budgets import slack_s, waiting_budget_s
+from kwiken.allocator.waiting.lines import WaitingLines
+from kwiken.allocator.waiting.quality_classes import equal_classes
+from kwiken.allocator.waiting.settings import BudgetClock, LineSettings, LineStart, SlotOffer, WaitingJob
+from kwiken.lab.fleet.world import World
 from kwiken.lab.waiting import rules
 from kwiken.lab.waiting.managers import LinedManager, Quality
 from kwiken.lab.waiting.outcome import LinedOutcome
@@ -47,6 +35,7 @@ from kwiken.lab.waiting.qualities import LinedQualities
 from kwiken.lab.waiting.records import ChanceSamples, RunRecord
 from kwiken.lab.waiting.scenarios import LINED_SCENARIOS
 from kwiken.lab.waiting.truth import LinedTruth
+from kwiken.model.nodes.nodes import Cluster
 
 NOWHERE: Final = -1
 UNBOUNDED_GB: Final = 1e6  # memory of a node for a manager that does not look at memory

@@ -11,10 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.crowded.truth import RESOURCES, STEEPNESS, Law, left, processor_left
-from kwiken.lab.fleet import World
+from kwiken.lab.crowded.truth.law import left, processor_left
+from kwiken.lab.crowded.truth.programs import RESOURCES, STEEPNESS
+from kwiken.lab.crowded.truth.rules import Law
+from kwiken.lab.fleet.world import World
 from kwiken.lab.waiting import rules
 
 SCORED: Final = [name for name in SOURCES if not name.startswith("cpu-")]

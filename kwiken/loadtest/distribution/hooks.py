@@ -14,7 +14,7 @@ from locust.env import Environment
 from kwiken.base.errors import KwikenError
 from kwiken.loadtest.distribution.options import add_options, with_options
 from kwiken.loadtest.distribution.session import Session
-from kwiken.loadtest.inputs import LoadSettings, prepare
+from kwiken.loadtest.inputs.settings import LoadSettings, prepare
 
 # Target of the check at the start, where the host is to be given on Locust's page.
 _NOWHERE: Final = "http://127.0.0.1"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from locust.argument_parser import LocustArgumentParser
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest.inputs import LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
 
 PROCESSES: Final = ("poisson", "constant")
 """Arrivals that a visitor of the page may choose; others name a file."""

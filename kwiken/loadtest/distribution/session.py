@@ -15,7 +15,7 @@ from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 from kwiken.loadtest.distribution.dispatcher import SharingDispatcher
 from kwiken.loadtest.distribution.options import kept_from_the_page, named_on_command_line
 from kwiken.loadtest.distribution.share import Share
-from kwiken.loadtest.results import RequestOutcome
+from kwiken.loadtest.results.outcome import RequestOutcome
 
 _log = logging.getLogger(__name__)
 _SHARES: Final = "kwiken_shares"  # name among Locust's options, which it sends to all workers

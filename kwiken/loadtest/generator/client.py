@@ -21,10 +21,12 @@ from geventhttpclient._parser import HTTPResponseParser
 
 from kwiken.base.errors import InputError
 from kwiken.loadtest.generator.failures import MAX_FAILURE_BYTES, failure_text
-from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
+from kwiken.loadtest.inputs.headers import Headers
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.inputs.settings import LoadTarget
 
 if TYPE_CHECKING:
-    from kwiken.runtime.wire.tls import ClientTls
+    from kwiken.runtime.wire.tls.clients import ClientTls
 
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
@@ -254,7 +256,7 @@ class Client:
 
 def _client_tls() -> ClientTls:
     """Certificates that the environment names, for gevent's sockets, so that no greenlet blocks."""
-    from kwiken.runtime.wire.tls import ClientTls
+    from kwiken.runtime.wire.tls.clients import ClientTls
 
     return ClientTls(kind=gevent.ssl.SSLContext)
 

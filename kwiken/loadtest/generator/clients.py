@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from kwiken.loadtest.generator.client import Client
-from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
+from kwiken.loadtest.inputs.headers import Headers
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.inputs.settings import LoadTarget
 
 
 class RequestSender(Protocol):

@@ -18,7 +18,9 @@ from gevent.event import Event
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.base.varints import read_varint, varint
-from kwiken.loadtest.inputs import Headers, LoadTarget, Queries
+from kwiken.loadtest.inputs.headers import Headers
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.inputs.settings import LoadTarget
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
@@ -147,7 +149,7 @@ def _channel_to(target: LoadTarget) -> Any:
     """Channel to a target, over TLS with the certificates that the environment names."""
     if not target.tls:
         return grpc.insecure_channel(target.authority, options=OPTIONS)
-    from kwiken.runtime.wire.tls import ClientTls
+    from kwiken.runtime.wire.tls.clients import ClientTls
 
     return grpc.secure_channel(
         target.authority, grpc.ssl_channel_credentials(*ClientTls().pem()), options=OPTIONS

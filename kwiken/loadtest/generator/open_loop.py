@@ -15,8 +15,9 @@ from typing import Protocol
 import numpy as np
 
 from kwiken.loadtest.generator.shared_schedule import NO_REQUEST
-from kwiken.loadtest.inputs import Arrivals, Queries
-from kwiken.loadtest.results import DROPPED, RequestOutcome
+from kwiken.loadtest.inputs.arrivals import Arrivals
+from kwiken.loadtest.inputs.queries import Queries
+from kwiken.loadtest.results.outcome import DROPPED, RequestOutcome
 
 Send = Callable[[int, str], tuple[int, str | None, int, float]]
 _START_DELAY_S = 0.05

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.loadtest.inputs import Arrivals, Queries
+from kwiken.loadtest.inputs.arrivals import Arrivals
+from kwiken.loadtest.inputs.queries import Queries
 
 NO_REQUEST: Final = -1
 """Query of a plan's entry at which nothing is sent: the generator only waits until then."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
+from kwiken.base.machine.files import read_file
 
 MAX_BYTES = 64 * 1024 * 1024
 MAX_LINES = 1_000_000

@@ -10,7 +10,8 @@ from typing import Final
 
 from locust import LoadTestShape
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 DAY_S: Final = 600  # 86_400 for a day in real time
 MEAN_PER_S: Final = 30

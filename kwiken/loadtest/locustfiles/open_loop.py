@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 
 class OpenLoopSearch(DagUser):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 
 class QueriesSearch(DagUser):

@@ -11,7 +11,8 @@ from typing import Any, Final
 from locust import events
 from locust.env import Environment
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 MAX_FAILED: Final = 0.001  # share of all requests
 MAX_P99_MS: Final = 500

@@ -9,7 +9,8 @@ from typing import Final
 
 from locust import LoadTestShape
 
-from kwiken.loadtest import DagUser, LoadSettings
+from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.user import DagUser
 
 STEPS: Final = ((30, 10), (60, 100), (120, 10))  # end, seconds from the start, and requests per second
 MAX_STEP: Final = 100  # users a second: the spike is not drawn out

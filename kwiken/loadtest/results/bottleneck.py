@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kwiken.base.machine import ProcessorUse
+from kwiken.base.machine.processor_use import ProcessorUse
 
 MAX_LATE_SHARE = 0.01  # of the requests, above which latencies are not to be trusted
 MAX_FAILED_SHARE = 0.01  # of the requests, above which p99 is that of the requests that were left

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kwiken.base.machine import ProcessorUse
-from kwiken.loadtest.inputs import Prepared
+from kwiken.base.machine.processor_use import ProcessorUse
+from kwiken.loadtest.inputs.settings import Prepared
 from kwiken.loadtest.results.bottleneck import bottlenecks, machine_json
 from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.report import LoadReport

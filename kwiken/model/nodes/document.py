@@ -11,7 +11,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
+from kwiken.base.parsing.strict_json import convert
+from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.model.nodes.nodes import MAX_NAME_LENGTH, Cluster, Node, NodeClass, check_bounded
 
 MAX_BYTES: Final = 64 << 20  # of a document of nodes

@@ -12,7 +12,7 @@ import msgspec
 
 from kwiken.model.plan.accounts import CALL, REQUEST, LedgerBounds
 from kwiken.model.plan.windows import HORIZON_S, MIN_HORIZON_S
-from kwiken.model.service import Reissue
+from kwiken.model.service.stage import Reissue
 
 PEAK_FACTOR: Final = 4.0
 FLOOR_PER_S: Final = 3.0

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.base.parsing import check_version, convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.model.plan.ledger_terms import LedgerTerms
-from kwiken.model.service import Reissue, Service
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))  # of HTTP: their requests read
 VERSION = 1

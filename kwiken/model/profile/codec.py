@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import parents_first
-from kwiken.model.plan import MAX_THREADS, SpanMatch
+from kwiken.model.plan.plan import MAX_THREADS, SpanMatch
 from kwiken.model.profile.profile import (
     WORTH_DIGITS,
     Instance,
@@ -22,7 +22,8 @@ from kwiken.model.profile.profile import (
     StageProfile,
     to_microseconds,
 )
-from kwiken.model.service import MAX_FANOUT, MAX_MS, MAX_REPLICAS, MAX_STAGES
+from kwiken.model.service.service import MAX_STAGES
+from kwiken.model.service.stage import MAX_FANOUT, MAX_MS, MAX_REPLICAS
 
 VERSION = 1
 MAX_BYTES = 1 << 29

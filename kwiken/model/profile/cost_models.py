@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Costs
+from kwiken.model.plan.plan import Costs
 from kwiken.model.profile.profile import Profile, StageProfile
 
 MODELS = ("typical", "busy", "calls", "mean")

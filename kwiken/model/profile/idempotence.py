@@ -11,16 +11,10 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import SAFE_METHODS
+from kwiken.model.plan.plan import SAFE_METHODS
 from kwiken.model.profile.notes import IdempotenceUnknown
 from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
-from kwiken.model.reads import (
-    WRITING_METHODS,
-    asks_graphql,
-    path_changes,
-    says_read,
-    says_write,
-)
+from kwiken.model.reads.names import WRITING_METHODS, asks_graphql, path_changes, says_read, says_write
 
 MAX_NAMES_SHOWN = 8
 

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from kwiken.base.arrays import AnyInts, Bools, Floats, Ints
-from kwiken.model.plan import SpanMatch
+from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.distribution import EmpiricalDistribution, kaplan_meier
 
 OWN_TIME = " (own time)"  # suffix of the name of the stage that stands for a request's own time

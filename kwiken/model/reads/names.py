@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from kwiken.model.plan import SAFE_METHODS
+from kwiken.model.plan.plan import SAFE_METHODS
 from kwiken.model.reads.queries import query_verb, without_comments
 
 WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))

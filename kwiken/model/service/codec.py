@@ -14,7 +14,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
-from kwiken.base.parsing import check_version, convert, parse_json, to_str
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json, to_str
 from kwiken.model.service.document_lines import DocumentLines
 from kwiken.model.service.remote import Remote
 from kwiken.model.service.request_kinds import RequestKinds
@@ -186,7 +186,7 @@ def foreign_service_from_yaml(text: str | bytes, *, where: str = "service") -> S
 def _from_yaml(text: str | bytes, where: str) -> tuple[Service, DocumentLines, dict[str, int]]:
     """Service, its document, and the position of each stage in the document."""
     with needs("a service in YAML", "plan"):
-        from kwiken.base.parsing import parse_yaml
+        from kwiken.base.parsing.strict_yaml import parse_yaml
 
     raw, lines = parse_yaml(to_str(text, where=where), where=where)
     source = DocumentLines(where, lines)

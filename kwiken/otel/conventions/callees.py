@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from kwiken.model.reads import query_verb
+from kwiken.model.reads.queries import query_verb
 from kwiken.otel.conventions.routes import (
     DATABASE_KEYS,
     ROUTE_KEYS,

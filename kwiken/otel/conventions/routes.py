@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from kwiken.model.reads import http_method, names_grpc
+from kwiken.model.reads.names import http_method, names_grpc
 from kwiken.otel.conventions.messaging import DESTINATION_KEYS, destination_of
 
 METHOD_KEYS: Final = ("http.request.method", "http.method")

@@ -13,31 +13,19 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
 from kwiken.model.latency import percentiles_of
-from kwiken.model.profile import Profile, decayed, weighted
-from kwiken.otel.fit.foreign import (
-    Below,
-    fit_foreign,
-    fit_like,
-    origin_of,
-    seen_below,
-    short_ends,
-    short_names,
-)
+from kwiken.model.profile.decay import decayed
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.weighting import weighted
+from kwiken.otel.fit.foreign.foreign import fit_foreign
+from kwiken.otel.fit.foreign.like_profile import fit_like, origin_of
+from kwiken.otel.fit.foreign.reads_below import Below, seen_below
+from kwiken.otel.fit.foreign.stage_names import short_ends, short_names
 from kwiken.otel.fit.own import fit_own
 from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen
-from kwiken.otel.trace import (
-    BY_ROOT,
-    Candidates,
-    Forest,
-    Progress,
-    candidates,
-    label,
-    nearest,
-    read_forest,
-    requests_of,
-    with_kinds,
-    without_operations,
-)
+from kwiken.otel.trace.forest import Forest, without_operations
+from kwiken.otel.trace.load import Progress, read_forest
+from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
+from kwiken.otel.trace.requests import Candidates, candidates, label, nearest, requests_of
 
 SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
 MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual

@@ -12,12 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import OWN_TIME, Profile, gateway_lag, guess_copies
-from kwiken.otel.fit.calls import NS_PER_MS, CallMatrix, Floats, acyclic, build, in_order
-from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Bools, Ints, Rows, columns as c, taken
-from kwiken.otel.trace import Forest, Requests, roles
-from kwiken.otel.write import AttemptKind, Outcome
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.copy_estimates import gateway_lag, guess_copies
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.otel.fit.calls.call_matrices import NS_PER_MS, CallMatrix, Floats, build, in_order
+from kwiken.otel.fit.calls.stage_order import acyclic
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import NO_TEXT, Bools, Ints, Rows, taken
+from kwiken.otel.read.kw_attributes import KINDS, OUTCOMES
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.trace.requests import Requests, roles
+from kwiken.otel.write.records import AttemptKind, Outcome
 
 _PRIMARY = KINDS[AttemptKind.PRIMARY]
 _REISSUE = KINDS[AttemptKind.REISSUE]

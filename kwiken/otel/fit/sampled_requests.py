@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.fit.calls import Floats
+from kwiken.otel.fit.calls.call_matrices import Floats
 from kwiken.otel.fit.own import sample_shares as own_shares
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.trace import Forest
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import Forest
 
 MIN_REQUESTS: Final = 100  # fewer show no distribution
 MIN_SLOW_SHARE: Final = 0.05  # of the requests, from the edge on

@@ -7,7 +7,7 @@ from io import StringIO
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.traffic import TrafficEndpoint
+from kwiken.traffic.flows import TrafficEndpoint
 
 _NEEDED: Final = ("address", "service")
 _FIELDS: Final = (*_NEEDED, "name", "node", "zone")

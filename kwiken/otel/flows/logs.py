@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_regular
-from kwiken.traffic import MAX_INSTANT_S, OUTSIDE, Flows, TrafficEndpoint, TrafficUnit
+from kwiken.base.machine.files import open_regular
+from kwiken.traffic.flows import MAX_INSTANT_S, OUTSIDE, Flows, TrafficEndpoint, TrafficUnit
 
 MAX_LINE: Final = 1 << 20  # bytes
 MAX_FLOWS: Final = 20_000_000

@@ -6,9 +6,10 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.otel.read import NO_TEXT, Names
-from kwiken.otel.trace import Forest, find_service_calls
-from kwiken.traffic import Flows, TrafficEndpoint, TrafficUnit
+from kwiken.otel.read.columns import NO_TEXT, Names
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.trace.service_calls import find_service_calls
+from kwiken.traffic.flows import Flows, TrafficEndpoint, TrafficUnit
 
 NANOSECONDS = 1e9  # a second in the unit of spans
 

@@ -20,8 +20,9 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end, percentiles_of
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import IN_HISTOGRAMS, OWN_TIME, Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.change_over_time import IN_HISTOGRAMS
+from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
 from kwiken.otel.histograms.buckets import Buckets
 from kwiken.otel.histograms.others import SOURCES, measured_by_others
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import SAFE_METHODS, SpanMatch
-from kwiken.model.profile import Evidence, why_write
-from kwiken.model.reads import http_method
+from kwiken.model.plan.plan import SAFE_METHODS, SpanMatch
+from kwiken.model.profile.idempotence import Evidence, why_write
+from kwiken.model.reads.names import http_method
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
 from kwiken.otel.histograms.window import MeasuredWindow, StageFacts

@@ -11,7 +11,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.otel.http import PROMETHEUS, QueryAddress, downloaded
+from kwiken.otel.http.bounded_answers import PROMETHEUS
+from kwiken.otel.http.download import downloaded
+from kwiken.otel.http.query_address import QueryAddress
 
 _FORM: Final = "prometheus://HOST:PORT/BASE?lookback=1h"
 _KNOWN: Final = ("lookback", "token-file")

@@ -9,7 +9,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import parents_first
-from kwiken.model.plan import SpanMatch
+from kwiken.model.plan.plan import SpanMatch
 from kwiken.otel.histograms.buckets import Buckets, from_classic, from_native
 from kwiken.otel.histograms.prometheus_api import PrometheusQuery, Series, vector_of
 

@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_regular
+from kwiken.base.machine.files import open_regular
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SCHEMES: Final = ("jaeger", "prometheus")

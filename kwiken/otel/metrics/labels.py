@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
-from kwiken.otel.write import OTHER, shorten
+from kwiken.otel.write.labels import OTHER, shorten
 
 MAX_SERIES: Final = 200  # of one metric and stage
 

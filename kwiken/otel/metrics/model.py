@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kwiken.otel.write import shorten
+from kwiken.otel.write.labels import shorten
 
 Value = float | int
 MAX_TEXTS: Final = 1 << 14  # attribute values that are kept as text: most recur at every reading

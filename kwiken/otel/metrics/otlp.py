@@ -31,9 +31,11 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from kwiken.otel.http import COLLECTOR, collector_session
+from kwiken.otel.http.bounded_answers import COLLECTOR
+from kwiken.otel.http.exporter_session import collector_session
 from kwiken.otel.metrics.model import Distribution, Family, MetricKind
-from kwiken.otel.write import SCOPE, collector_url, scope_version
+from kwiken.otel.write.endpoint import collector_url
+from kwiken.otel.write.otlp_json import SCOPE, scope_version
 
 METRICS_PATH: Final = "/v1/metrics"
 MAX_BUCKETS: Final = 160  # of one exponential histogram, as the SDK's own have

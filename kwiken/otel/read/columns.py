@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.errors import InputError
-from kwiken.otel.conventions import (
+from kwiken.otel.conventions.facts import (
     CLIENT as IS_CLIENT,
     CONSUMER as IS_CONSUMER,
     PRODUCER as IS_PRODUCER,
     SERVER as IS_SERVER,
     UNSET,
-    Route,
     facts_of,
-    folded_url,
-    method_that_counts,
 )
+from kwiken.otel.conventions.routes import Route, folded_url, method_that_counts
 
 Rows = NDArray[np.void]
 Ints = NDArray[np.signedinteger[Any]]  # of any width that their bounds allow

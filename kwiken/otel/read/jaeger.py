@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.otel.conventions import PATHS, QUERIES, UNSET, WANTED, folded_query, with_address
+from kwiken.otel.conventions.callees import folded_query, with_address
+from kwiken.otel.conventions.facts import PATHS, QUERIES, UNSET, WANTED
 from kwiken.otel.read.columns import (
     ERROR,
     FOLLOWS,

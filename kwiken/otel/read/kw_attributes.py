@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kwiken.otel.read import columns as c
-from kwiken.otel.write import AttemptKind, Outcome
+from kwiken.otel.write.records import AttemptKind, Outcome
 
 MARK: Final = b'"kw.'
 KINDS: Final = {kind.value: number for number, kind in enumerate(AttemptKind, 1)}

@@ -9,17 +9,8 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 
-from kwiken.otel.conventions import (
-    FAILED,
-    KINDS,
-    OK,
-    PATHS,
-    QUERIES,
-    UNSET,
-    WANTED,
-    folded_query,
-    with_address,
-)
+from kwiken.otel.conventions.callees import folded_query, with_address
+from kwiken.otel.conventions.facts import FAILED, KINDS, OK, PATHS, QUERIES, UNSET, WANTED
 from kwiken.otel.read.columns import (
     ERROR,
     NO_CALLEE,

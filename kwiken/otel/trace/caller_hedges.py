@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints
 from kwiken.otel.trace.forest import DETACHED, Forest, levels
 from kwiken.otel.trace.span_ends import codes
 

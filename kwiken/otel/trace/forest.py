@@ -14,19 +14,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read import (
-    Bools,
-    Ids,
-    Ints,
-    Names,
-    Rows,
-    SpanStore,
-    columns as c,
-    select,
-    taken,
-    trace_keys,
-    without_ids,
-)
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ids, Ints, Names, Rows, taken, without_ids
+from kwiken.otel.read.span_store import SpanStore, select, trace_keys
 from kwiken.otel.trace.span_ends import finish_spans, outlasting, states_no_wait
 
 MAX_DEPTH: Final = 1000

@@ -15,9 +15,11 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread
-from kwiken.base.machine import memory_limit
-from kwiken.otel.http import scheme_of
-from kwiken.otel.read import FileReader, SpanStore, StoredSpans, TraceFile, find_files, spans_within
+from kwiken.base.machine.memory import memory_limit
+from kwiken.otel.http.query_address import scheme_of
+from kwiken.otel.read.file_reader import FileReader
+from kwiken.otel.read.inputs import TraceFile, find_files
+from kwiken.otel.read.span_store import SpanStore, StoredSpans, spans_within
 from kwiken.otel.trace.forest import Forest, grow
 
 FILES_OF_ONE_TRACE: Final = "warning_files_of_one_trace"  # name of a count of profiles
@@ -45,10 +47,7 @@ def read_forest(
         raise InputError("holds histograms, which `kwiken fit` reads; traces are needed", where=where)
     addresses = [path for path, scheme in zip(given, schemes, strict=True) if scheme]
     if addresses:
-        from kwiken.otel.http import (
-            JaegerQuery,
-            fetched,
-        )  # with clients of HTTP and TLS, which files need not
+        from kwiken.otel.http.jaeger_api import JaegerQuery, fetched
 
         queries = [JaegerQuery.parse(path) for path in addresses]
     else:

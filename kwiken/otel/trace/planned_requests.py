@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.otel.read import KINDS, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.kw_attributes import KINDS
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import roles
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Ints, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import NO_TEXT, Ints
+from kwiken.otel.read.kw_attributes import KINDS, OUTCOMES
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.load import read_forest
 from kwiken.otel.trace.requests import roles
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 
 _KINDS = {number: AttemptKind(kind) for kind, number in KINDS.items()}
 _OUTCOMES = {number: Outcome(outcome) for outcome, number in OUTCOMES.items()}

@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.model.profile import Profile, StageProfile, guess_by_kind
-from kwiken.otel.read import NO_KIND, OTHER, Ints
+from kwiken.model.profile.copy_estimates import guess_by_kind
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.otel.read.columns import NO_KIND, OTHER, Ints
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import Requests, label
 

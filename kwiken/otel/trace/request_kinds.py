@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Ints
+from kwiken.otel.read.columns import Ints
 from kwiken.otel.trace.forest import ATTEMPTED, DETACHED
 from kwiken.otel.trace.service_calls import ServiceCalls
 

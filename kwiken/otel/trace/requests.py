@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.otel.read import Bools, Ints, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints
 from kwiken.otel.trace.forest import LOST, ROOT, Forest, services_of
 from kwiken.otel.trace.request_kinds import kinds_of
 from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls

@@ -12,7 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints, columns as c, without_ids
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints, without_ids
 from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
 from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_of
 from kwiken.otel.trace.span_ends import codes

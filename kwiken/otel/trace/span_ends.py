@@ -8,7 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints, Names, Rows, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints, Names, Rows
 
 CLOCK_NS: Final = (
     1_000_000  # by which ends that one clock states may err; some tracers cut them to milliseconds

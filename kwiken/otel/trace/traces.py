@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.read import KINDS, NO_TEXT, OUTCOMES, Ints, columns as c
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import NO_TEXT, Ints
+from kwiken.otel.read.kw_attributes import KINDS, OUTCOMES
 from kwiken.otel.trace.forest import DETACHED, Forest
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.requests import Requests, choose
-from kwiken.otel.write import AttemptKind, Outcome
+from kwiken.otel.write.records import AttemptKind, Outcome
 
 _KINDS = {number: AttemptKind(kind) for kind, number in KINDS.items()}
 _OUTCOMES = {number: Outcome(outcome) for outcome, number in OUTCOMES.items()}

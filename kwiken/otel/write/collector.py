@@ -11,7 +11,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from kwiken.otel.http import COLLECTOR, collector_session
+from kwiken.otel.http.bounded_answers import COLLECTOR
+from kwiken.otel.http.exporter_session import collector_session
 from kwiken.otel.write.endpoint import collector_url
 from kwiken.otel.write.labels import Value
 from kwiken.otel.write.sdk_spans import Readable

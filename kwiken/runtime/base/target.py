@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.base.machine import MIB, read_file
-from kwiken.model.service import Service
+from kwiken.base.machine.files import MIB, read_file
+from kwiken.model.service.service import Service
 
 YAML_SUFFIXES: Final = (".yaml", ".yml")
 MAX_YAML: Final = 4 * MIB
@@ -30,7 +30,7 @@ def load_target(target: str) -> Service:
         DefinitionError: the service cannot be run.
     """
     if target.endswith(YAML_SUFFIXES):
-        from kwiken.model.service import foreign_service_from_yaml  # a replica needs none of it
+        from kwiken.model.service.codec import foreign_service_from_yaml
 
         return foreign_service_from_yaml(_yaml(target), where=target)
     module_name, colon, attribute = target.partition(":")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kwiken.base.printable import printable
-from kwiken.otel.write import ExceptionRecord
+from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.token_bucket import TokenBucket
 
 MAX_FRAMES: Final = 12  # the last ones, where the cause is

@@ -15,7 +15,7 @@ import msgspec
 
 from kwiken.base.errors import KwikenError
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.process import GatewaySpec, ReplicaSpec, Report
+from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec, Report
 
 START_S: Final = 180.0  # for a process to become ready
 Launch = Callable[..., Awaitable[asyncio.subprocess.Process]]

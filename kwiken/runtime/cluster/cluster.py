@@ -18,8 +18,9 @@ import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan import Plan
-from kwiken.model.service import MAX_REPLICAS, Service
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import MAX_REPLICAS
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.process_id import Identity
@@ -32,10 +33,14 @@ from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
-from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, NodeState, StateFolder
-from kwiken.runtime.engine import combined_status, gateway_lines
-from kwiken.runtime.process import CriticalTasks, GatewaySpec, LogFile
-from kwiken.runtime.wire.tls import Certificates, client_variables
+from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState
+from kwiken.runtime.cluster.state.folder import StateFolder
+from kwiken.runtime.engine.combined import combined_status, gateway_lines
+from kwiken.runtime.process.critical_tasks import CriticalTasks
+from kwiken.runtime.process.log_file import LogFile
+from kwiken.runtime.process.specs import GatewaySpec
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.clients import client_variables
 
 LOG = logging.getLogger("kwiken.cluster")
 CHECK_S: Final = 2.0  # interval of checks of the state files and the log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from kwiken.runtime.cluster.specs import LOOPBACK, local_url
-from kwiken.runtime.wire.http_server import listen, reserve
+from kwiken.runtime.wire.http_server.acceptor import listen, reserve
 
 
 class GatewaySockets:

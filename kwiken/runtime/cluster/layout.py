@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 
 
 @dataclass(frozen=True, kw_only=True)

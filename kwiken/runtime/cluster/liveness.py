@@ -62,7 +62,7 @@ async def check_liveness(
     """
     try:
         if url.startswith("grpc://"):
-            from kwiken.runtime.wire.grpc import check_health
+            from kwiken.runtime.wire.grpc.health_check import check_health
 
             await check_health(url, within_s)
             return Liveness.ALIVE

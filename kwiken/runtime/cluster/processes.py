@@ -15,8 +15,8 @@ from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, until_unresponsive
 from kwiken.runtime.cluster.slot import Slot
-from kwiken.runtime.cluster.state import ProcessState
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.cluster.state.documents import ProcessState
+from kwiken.runtime.wire.transport.base import Replica
 
 LOG = logging.getLogger("kwiken.cluster")
 KILL_AFTER_S: Final = 3.0  # after the grace period

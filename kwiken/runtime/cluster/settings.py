@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kwiken.runtime.decisions import DRAWN_SHARE
-from kwiken.runtime.process import LogFormat, TraceMode
-from kwiken.runtime.wire.tls import TlsFiles
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE
+from kwiken.runtime.process.log_format import LogFormat
+from kwiken.runtime.process.specs import TraceMode
+from kwiken.runtime.wire.tls.files import TlsFiles
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kwiken.runtime.cluster.child_process import Child
 from kwiken.runtime.cluster.layout import ReplicaPlace
-from kwiken.runtime.cluster.state import ProcessState
+from kwiken.runtime.cluster.state.documents import ProcessState
 
 FIRST_WAIT_S: Final = 0.1  # pause before the first restart
 LONGEST_WAIT_S: Final = 10.0  # pause before further restarts

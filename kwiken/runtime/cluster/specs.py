@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.runtime.cluster.settings import ClusterSettings
-from kwiken.runtime.process import GatewaySpec, ReplicaSpec
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
+from kwiken.runtime.wire.transport.base import Replica
 
 LOOPBACK: Final = "127.0.0.1"  # no other machine has business with a replica of a local cluster
 MAX_KNOWN: Final = 500  # replicas that fit into a process's arguments

@@ -25,7 +25,7 @@ from math import exp, inf
 
 import msgspec
 
-from kwiken.runtime.wire.transport import MAX_PRIORITY
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY
 
 # Requests by which one served request raises the capacity: so little that only a few in a hundred find the
 # replicas full again. The step grows with the time since the last full replica, so that capacity that

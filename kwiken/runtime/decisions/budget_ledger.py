@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from math import inf
 
-from kwiken.model.plan import BY_FLOOR, NODE, OWN_COST, Account, ArmAccounts, Floor, grant, grant_in_arm
+from kwiken.model.plan.accounts import BY_FLOOR, NODE, OWN_COST, Account, Floor, grant
+from kwiken.model.plan.arm_accounts import ArmAccounts, grant_in_arm
 
 MILLION = 1_000_000  # micro-units of a retry
 

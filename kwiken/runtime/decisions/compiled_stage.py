@@ -7,9 +7,10 @@ from math import inf
 
 import msgspec
 
-from kwiken.model.plan import PartialPolicy, only_prompt_earn
-from kwiken.model.service import Reissue, Stage
-from kwiken.runtime.decisions.delays import FollowedDelay
+from kwiken.model.plan.ledger_terms import only_prompt_earn
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.decisions.delays.followed_delay import FollowedDelay
 from kwiken.runtime.decisions.stage_state import StageState
 
 

@@ -6,16 +6,12 @@ from collections.abc import Mapping
 from math import inf
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.plan import (
-    REQUEST,
-    RESERVE_SHARE,
-    UNSTATED_SHARE,
-    ArmAccounts,
-    CatchUpPolicy,
-    LedgerTerms,
-    Plan,
-)
-from kwiken.model.service import Reissue, Service, Stage
+from kwiken.model.plan.accounts import REQUEST
+from kwiken.model.plan.arm_accounts import ArmAccounts
+from kwiken.model.plan.ledger_terms import RESERVE_SHARE, UNSTATED_SHARE, LedgerTerms
+from kwiken.model.plan.plan import CatchUpPolicy, Plan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.decisions.budget_ledger import Ledger
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
 from kwiken.runtime.decisions.stage_state import StageState

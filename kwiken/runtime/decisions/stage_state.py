@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from kwiken.model.plan import Account
+from kwiken.model.plan.accounts import Account
 from kwiken.runtime.decisions.budget_ledger import RetryAccount
-from kwiken.runtime.decisions.choice import Picker
-from kwiken.runtime.decisions.delays import UsualLatency
+from kwiken.runtime.decisions.choice.picker import Picker
+from kwiken.runtime.decisions.delays.common_delay import UsualLatency
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.wire.transport.base import Replica
 
 RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs
 BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times

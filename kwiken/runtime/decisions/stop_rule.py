@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import ceil, inf
 from typing import Any, Final
 
-from kwiken.model.plan import PartialPolicy
+from kwiken.model.plan.plan import PartialPolicy
 
 WAIT: Final = 0
 DONE: Final = 1

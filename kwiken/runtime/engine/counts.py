@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kwiken.model.plan import ArmAccounts
+from kwiken.model.plan.arm_accounts import ArmAccounts
 from kwiken.runtime.base.errors import DeadlineError, UnavailableError
-from kwiken.runtime.decisions import FIRST_INDEX, RECENT_STEPS, LatencyHistogram, Program, RecentLatencies
+from kwiken.runtime.decisions.latency_histogram import FIRST_INDEX, LatencyHistogram, RecentLatencies
+from kwiken.runtime.decisions.program import Program
+from kwiken.runtime.decisions.stage_state import RECENT_STEPS
 
 ANSWERED: Final = "answered"
 CHOSEN: Final = "chosen"  # by a stop rule

@@ -11,11 +11,13 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from kwiken.model.plan import REQUEST
-from kwiken.model.service import Partial
+from kwiken.model.plan.accounts import REQUEST
+from kwiken.model.service.stage import Partial
 from kwiken.runtime.base.event_loop import call_after, cancel_and_wait, settle
-from kwiken.runtime.decisions import STOP, WAIT, CompiledStage, FanOut
-from kwiken.runtime.engine.hedged_call import Request, Shared, StageVisit, call_stage, describe
+from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
+from kwiken.runtime.engine.hedged_call.call import call_stage
+from kwiken.runtime.engine.hedged_call.context import Request, Shared, StageVisit, describe
 from kwiken.runtime.engine.utility import utility_of
 
 

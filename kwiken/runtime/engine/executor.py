@@ -12,38 +12,32 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.plan import REQUEST, Plan
-from kwiken.model.service import OTHER, Service
-from kwiken.otel.metrics import Family, Rising
-from kwiken.otel.write import Entrance, Observer, RequestRecord, Sample
+from kwiken.model.plan.accounts import REQUEST
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.request_kinds import OTHER
+from kwiken.model.service.service import Service
+from kwiken.otel.metrics.model import Family, Rising
+from kwiken.otel.write.records import Entrance, Observer, RequestRecord, Sample
 from kwiken.runtime.base.clock import Clock
 from kwiken.runtime.base.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.decisions import (
-    Admission,
-    LatencyHistogram,
-    Ledger,
-    Limits,
-    Program,
-    ReplicaState,
-    RequestBudget,
-    RetryAccount,
-    StageState,
-    Ticket,
-    TracedLatency,
-    TraceSampler,
-    arm_accounts,
-    compile_program,
-    retune,
-)
+from kwiken.runtime.decisions.admission import Admission, Limits
+from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget, RetryAccount
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, TracedLatency
+from kwiken.runtime.decisions.lines.request_lines import Ticket
+from kwiken.runtime.decisions.program import Program, arm_accounts, compile_program, retune
+from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from kwiken.runtime.engine.counts import Arms, Counts, outcome_of
 from kwiken.runtime.engine.dag_run import run_dag
-from kwiken.runtime.engine.hedged_call import Request, Shared
+from kwiken.runtime.engine.hedged_call.context import Request, Shared
 from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import status
-from kwiken.runtime.wire.transport import Replica, Transport, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Replica, Transport
 
 logger = logging.getLogger(__name__)
 

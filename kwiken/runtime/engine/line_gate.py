@@ -7,7 +7,8 @@ import functools
 from collections.abc import Callable
 
 from kwiken.runtime.base.errors import OverloadError
-from kwiken.runtime.decisions import LatencyHistogram, RequestLines, Ticket
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.decisions.lines.request_lines import RequestLines, Ticket
 
 
 class LineGate:

@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
 
-from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.model.service import Service
-from kwiken.otel.metrics import Distribution, Family, Metric, Rising, bounded, catalog, family
-from kwiken.runtime.decisions import (
-    ATTEMPT_KINDS,
-    ATTEMPT_OUTCOMES,
-    KindLine,
-    Ledger,
-    Program,
-    StageState,
-)
+from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.model.service.service import Service
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.labels import bounded
+from kwiken.otel.metrics.model import Distribution, Family, Metric, Rising, family
+from kwiken.runtime.decisions.budget_ledger import Ledger
+from kwiken.runtime.decisions.lines.request_lines import KindLine
+from kwiken.runtime.decisions.program import Program
+from kwiken.runtime.decisions.stage_state import ATTEMPT_KINDS, ATTEMPT_OUTCOMES, StageState
 from kwiken.runtime.engine.counts import Counts
-from kwiken.runtime.engine.hedged_call import Shared
+from kwiken.runtime.engine.hedged_call.context import Shared
 from kwiken.runtime.engine.line_gate import LineGate
-from kwiken.runtime.metrics import distribution
+from kwiken.runtime.metrics.snapshots import distribution
 
 _DENYING = range(BY_FLOOR + 1, len(VERDICTS))
 _PERCENTILES = {"0.5": "p50_ms", "0.9": "p90_ms", "0.95": "p95_ms", "0.99": "p99_ms", "0.999": "p999_ms"}

@@ -10,7 +10,7 @@ import asyncio
 import random
 from typing import Final
 
-from kwiken.otel.write import (
+from kwiken.otel.write.records import (
     AttemptKind,
     AttemptRecord,
     Entrance,
@@ -19,8 +19,8 @@ from kwiken.otel.write import (
     Sample,
     StageRecord,
 )
-from kwiken.runtime.decisions import ATTEMPT_OUTCOMES
-from kwiken.runtime.engine.hedged_call import Attempt, Request, StageVisit, describe
+from kwiken.runtime.decisions.stage_state import ATTEMPT_OUTCOMES
+from kwiken.runtime.engine.hedged_call.context import Attempt, Request, StageVisit, describe
 from kwiken.runtime.engine.utility import worths_of
 
 # By position in `ATTEMPT_KINDS`: a copy because the request is late is a reissue too.

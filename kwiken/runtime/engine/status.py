@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from kwiken.model.plan import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions import (
-    LatencyHistogram,
-    Program,
-    RecentLatencies,
-    ReplicaState,
-    StageState,
-)
+from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
+from kwiken.runtime.decisions.program import Program
+from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.engine.counts import Counts
-from kwiken.runtime.engine.hedged_call import Shared
+from kwiken.runtime.engine.hedged_call.context import Shared
 from kwiken.runtime.engine.line_gate import LineGate
 
 

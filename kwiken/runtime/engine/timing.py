@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwiken.otel.write import RequestRecord, attempt_name
+from kwiken.otel.write.records import RequestRecord
+from kwiken.otel.write.span_model import attempt_name
 
 NS_PER_MS = 1e6
 

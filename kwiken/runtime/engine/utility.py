@@ -7,7 +7,7 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.model.service import Partial, Stage
+from kwiken.model.service.stage import Partial, Stage
 from kwiken.runtime.base.log_events import Event, about
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,12 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 
-from kwiken.model.service import OTHER, RequestKinds, Service
-from kwiken.otel.write import Entrance
+from kwiken.model.service.request_kinds import OTHER, RequestKinds
+from kwiken.model.service.service import Service
+from kwiken.otel.write.records import Entrance
 from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.engine import Answer, Executor
+from kwiken.runtime.engine.executor import Answer, Executor
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
 from kwiken.runtime.wire.transport import wire
 

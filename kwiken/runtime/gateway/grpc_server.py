@@ -11,24 +11,23 @@ from typing import Any, Final
 import grpc
 import msgspec
 
-from kwiken.otel.write import Entrance
+from kwiken.otel.write.records import Entrance
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.engine import Answer, timing_of
+from kwiken.runtime.engine.executor import Answer
+from kwiken.runtime.engine.timing import timing_of
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.settings import MAX_REQUEST
-from kwiken.runtime.wire.grpc import (
-    ASK_METHOD,
-    RETRY_PUSHBACK,
-    GrpcServer,
-    IncomingCall,
-    answer_message,
-    payload_of,
-)
-from kwiken.runtime.wire.http_server import ByteBudget, max_connections
-from kwiken.runtime.wire.tls import Certificates
-from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
+from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall
+from kwiken.runtime.wire.grpc.messages import answer_message, payload_of
+from kwiken.runtime.wire.grpc.server import GrpcServer
+from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
+from kwiken.runtime.wire.http_server.acceptor import max_connections
+from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY
 
 LOG = logging.getLogger("kwiken.gateway")
 OK: Final = "OK"

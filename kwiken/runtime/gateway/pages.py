@@ -10,10 +10,13 @@ import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError
-from kwiken.otel.metrics import Family, by_gateway, families_from_bytes, families_to_bytes
-from kwiken.runtime.gateway.control import Control, SiblingAnswers, is_alone
-from kwiken.runtime.gateway.live_page import LivePage, merged_view
-from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
+from kwiken.otel.metrics.model import Family
+from kwiken.otel.metrics.several import by_gateway, families_from_bytes, families_to_bytes
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.siblings import SiblingAnswers, is_alone
+from kwiken.runtime.gateway.live_page.merged import merged_view
+from kwiken.runtime.gateway.live_page.page import LivePage
+from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.transport import wire
 
 MAX_DIGITS: Final = 15  # of a number in a query

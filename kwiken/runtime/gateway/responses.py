@@ -18,8 +18,9 @@ from kwiken.runtime.base.errors import (
     StoppingError,
     UnavailableError,
 )
-from kwiken.runtime.engine import Answer, timing_of
-from kwiken.runtime.wire.http_server import JsonResponse
+from kwiken.runtime.engine.executor import Answer
+from kwiken.runtime.engine.timing import timing_of
+from kwiken.runtime.wire.http_server.json_response import JsonResponse
 from kwiken.runtime.wire.transport import wire
 
 RETRY_SOON_S: Final = 1.0

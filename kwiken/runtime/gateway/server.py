@@ -12,16 +12,20 @@ from typing import Any
 from aiohttp import web
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.service import Service
-from kwiken.otel.write import Entrance
+from kwiken.model.service.service import Service
+from kwiken.otel.write.records import Entrance
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import GATEWAY_NAME, INSTANCE, Control, Denied, GatewayMetrics, is_alone
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.control import Control, Denied
+from kwiken.runtime.gateway.control.metrics import GatewayMetrics
+from kwiken.runtime.gateway.control.siblings import GATEWAY_NAME, INSTANCE, is_alone
 from kwiken.runtime.gateway.front_door import FrontDoor
-from kwiken.runtime.gateway.live_page import AllowedOrigins, LivePage
-from kwiken.runtime.gateway.observation import ITERATIONS_TO_START, SelfMeasurement, loop_iterations_of
+from kwiken.runtime.gateway.live_page.allowed_origins import AllowedOrigins
+from kwiken.runtime.gateway.live_page.page import LivePage
+from kwiken.runtime.gateway.observation.loop_lag import ITERATIONS_TO_START, loop_iterations_of
+from kwiken.runtime.gateway.observation.self_measurement import SelfMeasurement
 from kwiken.runtime.gateway.pages import Pages
 from kwiken.runtime.gateway.responses import (
     INTERNAL,
@@ -32,16 +36,13 @@ from kwiken.runtime.gateway.responses import (
     status_sent,
 )
 from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
-from kwiken.runtime.wire.http_server import (
-    GATEWAY_SHARE,
-    ByteBudget,
-    GatewayResponse,
-    Listener,
-    max_connections,
-    share_of_memory,
-)
-from kwiken.runtime.wire.transport import MAX_PRIORITY, wire
+from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
+from kwiken.runtime.wire.http_server.acceptor import max_connections
+from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.wire.http_server.json_response import GatewayResponse
+from kwiken.runtime.wire.http_server.listener import Listener
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY
 
 LOG = logging.getLogger("kwiken.gateway")
 

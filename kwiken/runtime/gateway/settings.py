@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from kwiken.model.service import RequestKinds
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.model.service.request_kinds import RequestKinds
+from kwiken.runtime.wire.tls.certificates import Certificates
 
 MAX_REQUEST: Final = 4 << 20  # bytes
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Awaitable, Iterator
 from typing import Protocol, TypeVar
 
-from kwiken.otel.metrics import Family, catalog, family
-from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Family, family
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.metrics.snapshots import distribution
 
 METHOD = "POST"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from kwiken.otel.metrics import Family
+from kwiken.otel.metrics.model import Family
 from kwiken.runtime.metrics.reading import read_in_turns
 
 METRICS_PATH: Final = "/metrics"
@@ -66,7 +66,7 @@ def accepts_gzip(encodings: str) -> bool:
 
 def _written(families: list[Family], accept: str, *, compressed: bool) -> MetricsText:
     # The library takes a tenth of a second to load, and a replica must start quickly.
-    from kwiken.otel.metrics import exposition
+    from kwiken.otel.metrics.prometheus import exposition
 
     body, content_type = exposition(families, accept)
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from kwiken.otel.metrics import Family, catalog, family
-from kwiken.otel.write import resource as span_resource
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Family, family
+from kwiken.otel.write.observer import resource as span_resource
 
 STATM: Final = Path("/proc/self/statm")
 

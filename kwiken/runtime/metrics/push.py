@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
-from kwiken.otel.metrics import Family
+from kwiken.otel.metrics.model import Family
 from kwiken.runtime.base.abandoned import ended_within, in_thread
 from kwiken.runtime.metrics.reading import read_in_turns
 
 if TYPE_CHECKING:
-    from kwiken.otel.metrics import MetricPush
+    from kwiken.otel.metrics.otlp import MetricPush
 
 THREAD: Final = "kwiken-metrics"
 LAST_S: Final = 1.0  # longest time for the push at the end; a collector that hangs must not delay it
@@ -48,7 +48,7 @@ async def pushed(
         yield
         return
     with needs("a collector of metrics", "otel"):
-        from kwiken.otel.metrics import MetricPush
+        from kwiken.otel.metrics.otlp import MetricPush
     push = MetricPush(endpoint, attributes(), started_ns=time.time_ns())
     interval_s = interval_of(os.environ) / 1000
     pushing = asyncio.get_running_loop().create_task(_push_on(push, collect, interval_s))

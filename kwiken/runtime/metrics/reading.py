@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from kwiken.otel.metrics import Family
+from kwiken.otel.metrics.model import Family
 
 MAX_HOLD_S: Final = 0.001  # of the event loop, by the metrics that are read in a row
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kwiken.otel.metrics import Distribution, Exemplar
-from kwiken.runtime.decisions import FIRST_INDEX, SCALE, LatencyHistogram
+from kwiken.otel.metrics.model import Distribution, Exemplar
+from kwiken.runtime.decisions.latency_histogram import FIRST_INDEX, SCALE, LatencyHistogram
 
 
 def distribution(latencies: LatencyHistogram) -> Distribution:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from kwiken.base.errors import KwikenError
-from kwiken.base.machine import group_folders
+from kwiken.base.machine.control_groups import group_folders
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.launch import launched

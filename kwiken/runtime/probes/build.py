@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from kwiken.allocator.contention import ProbeError
+from kwiken.allocator.contention.errors import ProbeError
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_own, own_folder
+from kwiken.base.machine.files import open_own, own_folder
 
 SOURCE: Final = Path(__file__).with_name("kernels.c")
 COMPILERS: Final = ("cc", "gcc", "clang")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kwiken.allocator.contention import PRIVATE_SOURCES
-from kwiken.base.machine import memory_limit
+from kwiken.allocator.contention.sources import PRIVATE_SOURCES
+from kwiken.base.machine.memory import memory_limit
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

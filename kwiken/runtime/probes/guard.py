@@ -27,7 +27,7 @@ def remove_groups() -> None:
     """Remove the control groups of probes that were killed, and end the processes in them."""
     import asyncio
 
-    from kwiken.runtime.node_classes import NodeLimits
+    from kwiken.runtime.node_classes.node_limits import NodeLimits
 
     async def entered() -> None:
         async with NodeLimits():

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kwiken.allocator.contention import ProbeError, Speed
+from kwiken.allocator.contention.calibration import Speed
+from kwiken.allocator.contention.errors import ProbeError
 
 CONTROL_BYTES: Final = 4096
 # Fields of `struct control` in kernels.c, 8 bytes each.

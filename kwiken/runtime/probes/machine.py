@@ -11,16 +11,15 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.contention import (
+from kwiken.allocator.contention.calibration import (
     CALIBRATION_LEVELS,
     Calibration,
-    Crosstalk,
-    MachineProbe,
-    ProbeError,
     calibrate,
     corrected_drives,
-    loss,
 )
+from kwiken.allocator.contention.crosstalk import Crosstalk, loss
+from kwiken.allocator.contention.errors import ProbeError
+from kwiken.allocator.contention.machine_probe import MachineProbe
 from kwiken.runtime.probes.facts import MachineFacts
 from kwiken.runtime.probes.kernel import Kernel
 

@@ -17,11 +17,13 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas, wire
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 MAX_INPUTS: Final = 500
 DEADLINE_MS: Final = 60_000.0  # of a request: stages run one after the other here

@@ -26,7 +26,7 @@ import msgspec
 from kwiken.base.errors import KwikenError
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.probes.record_inputs import Recorded, RecordedRun
-from kwiken.runtime.replica import Ending, ReceivedCall, StageCalls
+from kwiken.runtime.replica.stage_calls import Ending, ReceivedCall, StageCalls
 from kwiken.runtime.wire.transport import wire
 
 CONTROL_BYTES: Final = 8192

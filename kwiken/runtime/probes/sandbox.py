@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from kwiken.allocator.contention import ProbeError
+from kwiken.allocator.contention.errors import ProbeError
 
 MAX_COPY_BYTES: Final = 256 << 20
 MAX_COPY_FILES: Final = 20_000

@@ -19,23 +19,16 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from kwiken.allocator.contention import (
-    Calibration,
-    MeasuredRun,
-    ProbeError,
-    ProbePlan,
-    ProbeSetting,
-    Ramp,
-    RampWindow,
-    Scores,
-    StageProbe,
-    measured_runs,
-    variation_of,
-)
-from kwiken.allocator.packing.needs import DIMENSIONS, SensitivityCurve, sensitivity_curve
-from kwiken.allocator.workloads import Size
+from kwiken.allocator.contention.calibration import Calibration
+from kwiken.allocator.contention.errors import ProbeError
+from kwiken.allocator.contention.measured_stage import MeasuredRun, StageProbe, measured_runs, variation_of
+from kwiken.allocator.contention.ramp import Ramp, RampWindow, Scores
+from kwiken.allocator.contention.stage_plan import ProbePlan, ProbeSetting
+from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, SensitivityCurve, sensitivity_curve
+from kwiken.allocator.workloads.profile import Size
 from kwiken.runtime.base.process_id import family
-from kwiken.runtime.node_classes import Limit, NodeLimits
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.runtime.probes.facts import MachineFacts
 from kwiken.runtime.probes.kernel import Kernel
 from kwiken.runtime.probes.machine import MachineProber

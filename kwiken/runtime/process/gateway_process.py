@@ -13,34 +13,34 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
-from kwiken.model.service import NO_LINES, RequestKinds, Service
+from kwiken.model.service.request_kinds import NO_LINES, RequestKinds
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.decisions import TraceSampler
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.control import (
-    Author,
-    Control,
-    NameResolver,
-    PlanFile,
-    PlanStore,
-    SharedPlan,
-    SiblingNames,
-    Siblings,
-    parse_endpoint,
-)
-from kwiken.runtime.gateway.observation import watch_replicas
-from kwiken.runtime.gateway.steering import AutopilotProcess
-from kwiken.runtime.metrics import pushed
+from kwiken.runtime.decisions.trace_sampling import TraceSampler
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.name_resolver import NameResolver, SiblingNames, parse_endpoint
+from kwiken.runtime.gateway.control.plan_files import PlanFile, SharedPlan
+from kwiken.runtime.gateway.control.plan_store import PlanStore
+from kwiken.runtime.gateway.control.siblings import Siblings
+from kwiken.runtime.gateway.control.steering import Author
+from kwiken.runtime.gateway.observation.replica_watch import watch_replicas
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.gateway.steering.process import AutopilotProcess
+from kwiken.runtime.metrics.push import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
-from kwiken.runtime.wire.foreign import ForeignTransport
-from kwiken.runtime.wire.grpc import RemoteTransport
-from kwiken.runtime.wire.tls import Certificates, client_variables
-from kwiken.runtime.wire.transport import LocalTransport, Transport, local_replicas, log_handler_error
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.clients import client_variables
+from kwiken.runtime.wire.transport.base import Transport
+from kwiken.runtime.wire.transport.handler_errors import log_handler_error
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 LOG = logging.getLogger("kwiken.gateway")
 TOKEN_VARIABLE: Final = "KWIKEN_TOKEN"  # noqa: S105 - the variable's name
@@ -178,7 +178,7 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
     if spec.grpc_port is None:
         yield
         return
-    from kwiken.runtime.gateway import GrpcGatewayServer
+    from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
 
     server = GrpcGatewayServer(
         gateway.door,

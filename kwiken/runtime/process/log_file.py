@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_own
+from kwiken.base.machine.files import open_own
 
 MAX_LOG: Final = 8 << 20  # bytes
 CHUNK: Final = 1 << 20  # bytes

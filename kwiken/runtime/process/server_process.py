@@ -25,17 +25,18 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.malloc import give_memory_back, return_freed, trim
 from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
-from kwiken.runtime.replica import MeteredThreads
+from kwiken.runtime.replica.stage_runner import MeteredThreads
 
 if TYPE_CHECKING:
-    from kwiken.runtime.replica import GrpcReplicaServer, ReplicaServer
+    from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
+    from kwiken.runtime.replica.server import ReplicaServer
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -146,10 +147,12 @@ def _freeze_startup_objects() -> None:
 async def _serve_replica(
     spec: ReplicaSpec, service: Service, stop: asyncio.Event, announce: Announce
 ) -> None:
-    from kwiken.runtime.metrics import MetricsPage, pushed
+    from kwiken.runtime.metrics.page import MetricsPage
+    from kwiken.runtime.metrics.push import pushed
     from kwiken.runtime.process.span_export import replica_observer
-    from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
-    from kwiken.runtime.wire.tls import Certificates
+    from kwiken.runtime.replica.metrics import ReplicaMetrics
+    from kwiken.runtime.replica.server import ReplicaServer
+    from kwiken.runtime.wire.tls.certificates import Certificates
 
     tls = Certificates(spec.tls) if spec.tls is not None else None
     with replica_observer(spec, service) as observer:
@@ -180,10 +183,10 @@ async def _serve_replica(
 
 def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
     if transport == "grpc":
-        from kwiken.runtime.replica import GrpcReplicaServer
+        from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
 
         return GrpcReplicaServer
-    from kwiken.runtime.replica import ReplicaServer
+    from kwiken.runtime.replica.server import ReplicaServer
 
     return ReplicaServer
 

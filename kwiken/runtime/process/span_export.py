@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kwiken.model.service import Service
-from kwiken.otel.write import Observer
+from kwiken.model.service.service import Service
+from kwiken.otel.write.records import Observer
 from kwiken.runtime.base.abandoned import ended_within
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 
 if TYPE_CHECKING:
-    from kwiken.runtime.replica import CallObserver
+    from kwiken.runtime.replica.stage_calls import CallObserver
 
 LOG = logging.getLogger("kwiken.spans")
 CHECK_S: Final = 5.0  # interval of checks for lost spans
@@ -101,7 +101,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
     if (spec.traces is None and spec.otlp is None) or spec.trace == "off":
         yield None
         return
-    from kwiken.otel.write import make_observer
+    from kwiken.otel.write.observer import make_observer
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
@@ -119,7 +119,7 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
     if spec.traces is None and spec.otlp is None:
         yield None
         return
-    from kwiken.otel.write import ServerSpans
+    from kwiken.otel.write.observer import ServerSpans
 
     traces = Path(spec.traces) if spec.traces is not None else None
     spans = ServerSpans(

@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from kwiken.runtime.decisions import DRAWN_SHARE
+from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE
 from kwiken.runtime.process.log_format import LogFormat
-from kwiken.runtime.wire.tls import TlsFiles
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.wire.tls.files import TlsFiles
+from kwiken.runtime.wire.transport.base import Replica
 
 TraceMode = Literal["all", "sampled", "off"]
 Protocol = Literal["http", "grpc"]

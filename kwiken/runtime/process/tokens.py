@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
+from kwiken.base.machine.files import read_file
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls import keep_looking, stamps_of
+from kwiken.runtime.wire.tls.files import keep_looking, stamps_of
 
 LOG = logging.getLogger("kwiken.gateway")
 MAX_FILE: Final = 4096  # bytes

@@ -19,16 +19,15 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall,
 )
 from kwiken.runtime.replica.stage_server import Port, StageServer
-from kwiken.runtime.wire.grpc import (
-    CALL_METHOD,
-    FAILURE,
-    GrpcServer,
-    IncomingCall,
-    stage_answer_message,
-    stage_inputs_of,
-)
-from kwiken.runtime.wire.http_server import REPLICA_SHARE, ByteBudget, max_connections, share_of_memory
-from kwiken.runtime.wire.transport import MAX_PRIORITY, ReplicaLoad, wire
+from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall
+from kwiken.runtime.wire.grpc.messages import stage_answer_message, stage_inputs_of
+from kwiken.runtime.wire.grpc.server import GrpcServer
+from kwiken.runtime.wire.grpc.settings import CALL_METHOD, FAILURE
+from kwiken.runtime.wire.http_server.acceptor import max_connections
+from kwiken.runtime.wire.http_server.byte_budget import REPLICA_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY
+from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
 
 CODES: Final[Mapping[Ending, grpc.StatusCode]] = {
     Ending.INVALID: grpc.StatusCode.INVALID_ARGUMENT,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from kwiken.otel.metrics import Family, catalog, family
-from kwiken.runtime.metrics import distribution, process_families, resource_of, target_family
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Family, family
+from kwiken.runtime.metrics.process import process_families, resource_of, target_family
+from kwiken.runtime.metrics.snapshots import distribution
 from kwiken.runtime.replica.stage_calls import StageCalls
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from kwiken.runtime.base.event_loop import settle
-from kwiken.runtime.decisions.lines import SECONDS_PER_LEVEL
+from kwiken.runtime.decisions.lines.request_lines import SECONDS_PER_LEVEL
 
 MAX_QUICK_STEP_S: Final = 0.0002  # a first step shorter than this lets hardly any call queue up
 

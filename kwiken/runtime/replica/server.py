@@ -7,7 +7,7 @@ from math import inf
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.metrics import METRICS_PATH, MetricsPage
+from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
     EndedCall,
@@ -15,7 +15,7 @@ from kwiken.runtime.replica.stage_calls import (
     ReceivedCall,
 )
 from kwiken.runtime.replica.stage_server import Port, StageServer
-from kwiken.runtime.wire.http_server import TEXT, CallServer, HttpRequest, Response
+from kwiken.runtime.wire.http_server.http1_server import TEXT, CallServer, HttpRequest, Response
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"

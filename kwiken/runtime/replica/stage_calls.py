@@ -15,13 +15,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service, Stage
-from kwiken.otel.write import ExceptionRecord
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.errors import DeadlineError
-from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from kwiken.runtime.replica.stage_runner import CallOverhead, CpuMeter, RanCall, StageRunner, metered
-from kwiken.runtime.wire.transport import MAX_PRIORITY, setup_failed, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY
+from kwiken.runtime.wire.transport.handler_errors import setup_failed
 
 LOG = logging.getLogger("kwiken.replica")
 SMOOTHING: Final = 0.1  # weight of one call in the moving average of latencies

@@ -13,10 +13,11 @@ from typing import Any, Final, ParamSpec, TypeVar
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
-from kwiken.otel.write import ExceptionRecord
+from kwiken.model.service.service import Service
+from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
-from kwiken.runtime.wire.transport import is_own, kind_and_message, log_handler_error, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.handler_errors import is_own, kind_and_message, log_handler_error
 
 P = ParamSpec("P")
 T = TypeVar("T")

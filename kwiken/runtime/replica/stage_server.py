@@ -8,9 +8,9 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.replica.stage_calls import CallObserver, StageCalls
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kwiken.allocator.workloads import Workload
-from kwiken.runtime.cluster import EmulatedNode, ReplicaPlace
+from kwiken.allocator.workloads.workload import Workload
+from kwiken.runtime.cluster.layout import EmulatedNode, ReplicaPlace
 
 Keys = Mapping[str, Sequence[tuple[str, str, float]]]  # key, node and cores of each replica, by workload
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 
-from kwiken.allocator.adaptation import Action, LiveRepacking
-from kwiken.allocator.packing import ALLOWANCE, LateCount
-from kwiken.runtime.cluster import EmulatedNode
+from kwiken.allocator.adaptation.actions import Action
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking
+from kwiken.allocator.packing.auto_dial import ALLOWANCE, LateCount
+from kwiken.runtime.cluster.layout import EmulatedNode
 from kwiken.runtime.upkeep.assignment import Assignment, Keys
 from kwiken.runtime.upkeep.readings import Readings
 

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from kwiken.runtime.cluster import Cluster, EmulatedNode, Layout, ReplicaPlace
-from kwiken.runtime.node_classes import NodeLimits
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode, Layout, ReplicaPlace
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 
 Places = Mapping[str, Sequence[ReplicaPlace]]  # of replicas, by stage
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.allocator.adaptation import Observation
-from kwiken.allocator.packing import LateCount
-from kwiken.model.service import Service
-from kwiken.runtime.decisions import SCALE
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.packing.auto_dial import LateCount
+from kwiken.model.service.service import Service
+from kwiken.runtime.decisions.latency_histogram import SCALE
 
 Figures = Mapping[str, Any]  # of `GET /v1/status`
 

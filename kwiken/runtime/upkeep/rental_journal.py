@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from kwiken.allocator.provisioning import NodeRenter, Rental, Terms
+from kwiken.allocator.provisioning.offers import Terms
+from kwiken.allocator.provisioning.renting import NodeRenter, Rental
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state import JOURNAL_VERSION, RentalEntry, RentalRecord, write_journal
+from kwiken.runtime.cluster.state.rentals import JOURNAL_VERSION, RentalEntry, RentalRecord, write_journal
 
 
 class RentalJournal:

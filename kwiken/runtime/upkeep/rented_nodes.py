@@ -6,11 +6,12 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kwiken.allocator.adaptation import LoadOutlook, Observation
-from kwiken.allocator.provisioning import NodeOrder, NodeRenter, NodeReturn, RentalState
+from kwiken.allocator.adaptation.load_outlook import LoadOutlook
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.provisioning.renting import NodeOrder, NodeRenter, NodeReturn, RentalState
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.runtime.cluster import EmulatedNode
-from kwiken.runtime.node_classes import NodeLimits
+from kwiken.runtime.cluster.layout import EmulatedNode
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.runtime.upkeep.rental_journal import RentalJournal
 
 AHEAD_S: Final = 10.0  # beyond a boot: the time until a replica on the new node serves

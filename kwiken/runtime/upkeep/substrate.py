@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from kwiken.model.service import Service
-from kwiken.runtime.cluster import ReplicaPlace
-from kwiken.runtime.node_classes import Limit
+from kwiken.model.service.service import Service
+from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.node_classes.limit import Limit
 
 
 class Substrate(Protocol):

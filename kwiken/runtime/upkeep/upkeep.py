@@ -12,24 +12,17 @@ from typing import Any, Final
 
 import aiohttp
 
-from kwiken.allocator.adaptation import (
-    WINDOW_S,
-    Action,
-    Adaptation,
-    Observation,
-    Resize,
-    Shortage,
-    Start,
-    Stop,
-)
-from kwiken.allocator.provisioning import NodeOrder, NodeReturn
+from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import WINDOW_S, Observation
+from kwiken.allocator.provisioning.renting import NodeOrder, NodeReturn
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.cluster import ReplicaPlace
-from kwiken.runtime.node_classes import Limit
+from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.node_classes.limit import Limit
 from kwiken.runtime.upkeep.assignment import Assignment
-from kwiken.runtime.upkeep.jobs import JobRunner
+from kwiken.runtime.upkeep.jobs.job_runner import JobRunner
 from kwiken.runtime.upkeep.node_repacker import NodeRepacker
 from kwiken.runtime.upkeep.readings import Readings
 from kwiken.runtime.upkeep.rented_nodes import RentedNodes

@@ -10,28 +10,31 @@ from functools import cache
 from pathlib import Path
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Partial, Service
-from kwiken.services.search.index import SHARDS, Cards, Postings, Ranking, SymbolTable, Texts, Words, store
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
+from kwiken.services.search.index import store
+from kwiken.services.search.index.parts import SHARDS, Cards, Postings, Ranking, SymbolTable, Texts, Words
 from kwiken.services.search.stages import (
-    SHARDS as SNIPPET_SHARDS,
-    Answer,
-    Hits,
-    Index,
-    PageBuilder,
-    Parsed,
-    Query,
-    Ranked,
-    Ranker,
-    Request,
-    Result,
-    Snippet,
-    SnippetExtractor,
-    Speller,
-    SymbolIndex,
-    Symbols,
     lookup as lookup_module,
     parse as parse_module,
     spell as spell_module,
+)
+from kwiken.services.search.stages.lookup import Index
+from kwiken.services.search.stages.page import PageBuilder
+from kwiken.services.search.stages.rank import Ranker
+from kwiken.services.search.stages.snippets import SHARDS as SNIPPET_SHARDS, SnippetExtractor
+from kwiken.services.search.stages.spell import Speller
+from kwiken.services.search.stages.symbols import SymbolIndex
+from kwiken.services.search.stages.types import (
+    Answer,
+    Hits,
+    Parsed,
+    Query,
+    Ranked,
+    Request,
+    Result,
+    Snippet,
+    Symbols,
 )
 
 __all__ = ["Answer", "Request", "Result", "search"]

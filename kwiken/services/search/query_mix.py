@@ -10,15 +10,8 @@ from string import ascii_lowercase
 
 import msgspec
 
-from kwiken.services.search.index import (
-    Cards,
-    SymbolCard,
-    SymbolTable,
-    Texts,
-    Words,
-    store,
-    text as text_module,
-)
+from kwiken.services.search.index import store, text as text_module
+from kwiken.services.search.index.parts import Cards, SymbolCard, SymbolTable, Texts, Words
 
 ZIPF_EXPONENT = 0.9  # of Zipf's law over the documents, from the most used to the least
 LENGTH_SHARES = (0.15, 0.40, 0.30, 0.15)  # share of queries of one, two, three and four words

@@ -12,7 +12,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json, parse_toml
+from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.storage.consolidation.interference import AccessMix, pair_losses, pair_scores
 from kwiken.storage.consolidation.limits import DiskCurve
 from kwiken.storage.consolidation.packing import DiskNodes, PackObjects

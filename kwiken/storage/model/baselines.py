@@ -15,7 +15,7 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.storage.model.reuse import resolve
 from kwiken.storage.model.slices import quarter_of, ranges_of
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 # Settings of each generator's law: theta of Zipf, h of Pareto, deviation in percent of the range, zones.
 BASELINES: Final[dict[str, tuple[float, ...]]] = {

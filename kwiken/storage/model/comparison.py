@@ -24,7 +24,8 @@ from kwiken.storage.model.generator import IODrawing, generate, tree_of
 from kwiken.storage.model.slices import MIN_JUDGED, cuts, quarter_of, ranges_of
 from kwiken.storage.model.states import BRANCHES
 from kwiken.storage.model.training import train
-from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
+from kwiken.storage.trace.block_trace import BlockTrace
+from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios
 
 RUNS: Final = 32  # drawn traces whose mean is judged
 SHUFFLES: Final = 500  # of the I/Os of a trace, after which it is cut in two

@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
+from kwiken.base.parsing.strict_json import convert, parse_json
 from kwiken.storage.model.states import BRANCHES, DEPTH
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 STORAGE_VERSION: Final = 1
 MAX_MODEL_BYTES: Final = 64 << 20  # of a document

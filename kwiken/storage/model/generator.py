@@ -22,7 +22,7 @@ from kwiken.storage.model.gap_laws import draw_gaps
 from kwiken.storage.model.reuse import draw_lags, matched, place_in_group, resolve, spread_apart
 from kwiken.storage.model.states import StateTree
 from kwiken.storage.model.threads import thread_order
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 MAX_GENERATED: Final = 50_000_000  # I/Os of one call
 MIN_WINDOW_IOS: Final = 200  # in a compressed window, below which its rate is uncertain

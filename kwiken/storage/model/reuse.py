@@ -13,7 +13,8 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Ints
 from kwiken.storage.model.document import ReuseLaw
-from kwiken.storage.trace import BlockTrace, block_accesses, last_accesses
+from kwiken.storage.trace.block_trace import BlockTrace
+from kwiken.storage.trace.stack_distance import block_accesses, last_accesses
 
 LAG_QUANTILES: Final = 65  # of a law
 GOLDEN: Final = (5**0.5 - 1) / 2

@@ -17,7 +17,7 @@ import numpy as np
 from kwiken.base.arrays import Bools, Ints
 from kwiken.base.errors import InputError
 from kwiken.storage.model.states import BRANCHES
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 MIN_JUDGED: Final = 100  # I/Os of a part
 MIN_SLICES: Final = 20  # of a trace

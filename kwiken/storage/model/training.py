@@ -20,7 +20,7 @@ from kwiken.storage.model.document import (
 from kwiken.storage.model.gap_laws import laws_of
 from kwiken.storage.model.reuse import is_reuse, last_touchers, place_in_group, reuse_laws
 from kwiken.storage.model.states import StateTree, alike_volumes, even_tree, is_free, refined_tree
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 
 MIN_IOS: Final = 2  # a transition needs two
 WINDOW_S: Final = 1800.0  # in which a rate is taken to be constant

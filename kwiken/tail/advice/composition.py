@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import OWN_TIME, Profile, part_of, taken_for
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.idempotence import taken_for
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.model.profile.subset import part_of
 from kwiken.tail.advice.contents import (
     AddReplica,
     Advice,
@@ -31,9 +33,12 @@ from kwiken.tail.advice.contents import (
 )
 from kwiken.tail.advice.hedged_already import hedged_already
 from kwiken.tail.advice.worth import BUDGETS, Halves, knee, not_copied, useful_plan
-from kwiken.tail.diagnosis import Explanation, SlowRequests, explain
-from kwiken.tail.judging import PLAN, Judgement, judge
-from kwiken.tail.planning import PlanSettings, PlanStudy
+from kwiken.tail.diagnosis.excess import SlowRequests
+from kwiken.tail.diagnosis.explanation import Explanation, explain
+from kwiken.tail.judging.judge_plan import judge
+from kwiken.tail.judging.judged_plans import PLAN
+from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
 
 MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then
 MIN_BEHIND_P99 = 10  # judged requests slower than p99, below which a longer recording is advised

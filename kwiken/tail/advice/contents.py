@@ -7,8 +7,10 @@ from enum import StrEnum
 import msgspec
 
 from kwiken.tail.advice.worth import Worth
-from kwiken.tail.diagnosis import SlowReplica, SlowRequests, Suspect
-from kwiken.tail.judging import Judgement
+from kwiken.tail.diagnosis.excess import SlowRequests
+from kwiken.tail.diagnosis.slow_replicas import SlowReplica
+from kwiken.tail.diagnosis.suspect import Suspect
+from kwiken.tail.judging.judgement_document import Judgement
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.model.latency import percentile
-from kwiken.model.profile import Profile
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.advice.contents import HedgedAlready
 
 SOONER: Final = 0.5  # of the present delay: the other delay, where no plan has one

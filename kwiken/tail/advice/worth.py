@@ -11,12 +11,14 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import percentiles_of
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile
-from kwiken.tail.apportion import choices_of
-from kwiken.tail.judging import PLAN, judge
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
-from kwiken.tail.simulation import ROWS, PairedSimulation
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.apportion.sum_of_variances import choices_of
+from kwiken.tail.judging.judge_plan import judge
+from kwiken.tail.judging.judged_plans import PLAN
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
+from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation
 
 BUDGETS: Final = (0.01, 0.02, 0.03, 0.05)
 MIN_EFFECT: Final = 0.01  # of p99, or of the mean beyond p95, that copies of a stage must cut

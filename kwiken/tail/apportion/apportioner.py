@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from kwiken.model.profile import Profile
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
 from kwiken.tail.apportion.notes import ApportionNote, GainsMayBeChance, GainsUncertain
 from kwiken.tail.apportion.sum_of_variances import (
@@ -25,7 +25,8 @@ from kwiken.tail.apportion.sum_of_variances import (
     uniform_fraction,
     with_coins,
 )
-from kwiken.tail.curves import UNCERTAIN_GAIN_SHARE, Curve, CurveBounds, curve_bounds
+from kwiken.tail.curves.confidence import UNCERTAIN_GAIN_SHARE, CurveBounds, curve_bounds
+from kwiken.tail.curves.curve import Curve
 
 LOW_CERTAINTY = 0.5  # below this a stage is named in a note
 

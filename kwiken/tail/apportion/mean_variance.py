@@ -17,9 +17,9 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import critical_path, percentile
-from kwiken.model.profile import Profile
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.sum_of_variances import Allocation, HulledCurve, allocation_of, sumvar
-from kwiken.tail.curves import Curve, lower_hull
+from kwiken.tail.curves.curve import Curve, lower_hull
 
 FIXED_POINT_ROUNDS = 4  # the weight of means depends on the standard deviation that the allocation leaves
 MIN_DEVIATIONS = 1.0  # of p99 from the mean, where a tail is light

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kwiken.model.profile import Profile
-from kwiken.model.service import Reissue
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.apportion.sum_of_variances import Allocation
-from kwiken.tail.curves import MIN_VARIANCE_MS2, Curve, curve_bounds
+from kwiken.tail.curves.confidence import MIN_VARIANCE_MS2, curve_bounds
+from kwiken.tail.curves.curve import Curve
 
 MARGINAL_BUDGET = 0.01  # share of all work over which the marginal gain is computed
 NEARBY_SHARE = 0.9  # of the policy's share: a second point, which gives the slope there

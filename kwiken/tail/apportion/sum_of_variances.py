@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.tail.curves import Curve
-from kwiken.tail.simulation import Choice
+from kwiken.tail.curves.curve import Curve
+from kwiken.tail.simulation.common_random_numbers import Choice
 
 CHUNKS_PER_STAGE = 3.0  # the source's gamma; with the hull its value hardly matters (2 to 4 in the source)
 

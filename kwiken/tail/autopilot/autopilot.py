@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 from kwiken.tail.autopilot.arms import P99, ArmCounts
 from kwiken.tail.autopilot.comparison import (
     BETTER,

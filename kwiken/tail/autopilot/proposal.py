@@ -8,11 +8,14 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.plan import Budgets, Ladder, Plan
-from kwiken.model.profile import Profile, part_of
-from kwiken.tail.judging import PLAN, judge
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.queueing.load import known_utilisation
+from kwiken.model.plan.plan import Budgets, Ladder, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.judging.judge_plan import judge
+from kwiken.tail.judging.judged_plans import PLAN
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.queueing.load.decompose import known_utilisation
 
 LEARN_SHARE: Final = 2 / 3  # of the requests, the earlier ones; a plan is judged on the others
 MIN_LEARN: Final = 600  # requests from which a plan is learned, and half as many on which it is judged

@@ -7,8 +7,8 @@ from typing import Final, Literal
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_json
-from kwiken.model.plan import Plan
+from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.model.plan.plan import Plan
 
 RECORD_VERSION: Final = 1
 MAX_RECORD: Final = 64 << 20  # bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 from kwiken.tail.autopilot.comparison import ArmComparison
 from kwiken.tail.autopilot.proposal import PlanProposal
 

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.profile import EmpiricalDistribution, Profile, StageProfile, complete_calls
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
 from kwiken.tail.curves.copies import races
 from kwiken.tail.curves.curve import Curve
 from kwiken.tail.curves.fan_out import CopyTable, RankedCopies

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.tail.curves.fan_out import RankedCalls, RankedCopies
 
 MAX_REQUESTS = 1 << 14  # requests that a curve of correlated copies is computed from

@@ -19,7 +19,8 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution, StageProfile
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import StageProfile
 from kwiken.tail.curves.copies import normal_scores
 
 RHO_GRID = np.tanh(np.linspace(-2.5, 2.5, 161))  # evenly spaced in Fisher's z

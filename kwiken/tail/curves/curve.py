@@ -16,8 +16,9 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution, Profile, complete_calls
-from kwiken.model.service import Reissue
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, complete_calls
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.curves.copies import Races, races
 from kwiken.tail.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation
 

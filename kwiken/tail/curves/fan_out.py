@@ -24,7 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 
 MAX_CALLS = 1 << 20  # calls that a curve is computed from; of larger stages every k-th request is taken
 MAX_VALUES = 1 << 16  # distinct values of a copy's distribution; larger ones are thinned

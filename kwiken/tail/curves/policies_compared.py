@@ -14,7 +14,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.tail.curves.curve import GRID, reissue_curve
 from kwiken.tail.curves.fan_out import RankedCalls, slowest_moments
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import ladder
-from kwiken.model.plan import Ladder, Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.simulation import replay
+from kwiken.model.plan.plan import Ladder, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.simulation.trace_driven import replay
 
 MIN_REPLAYED = 20_000  # smallest number of requests to replay: each of the profile's is repeated often enough
 

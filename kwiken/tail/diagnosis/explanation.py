@@ -11,24 +11,19 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import critical_path, end_to_end, percentile
-from kwiken.model.plan import Costs, Plan
-from kwiken.model.profile import (
-    Profile,
-    StageProfile,
-    check_agrees,
-    complete_calls,
-    contradicted,
-    cost_of_one_call,
-    costs,
-    unread_shares,
-)
-from kwiken.tail.curves import Curve, CurveBounds, curve_bounds, stage_curves
+from kwiken.model.plan.plan import Costs, Plan
+from kwiken.model.profile.consistency import check_agrees, contradicted
+from kwiken.model.profile.copy_estimates import unread_shares
+from kwiken.model.profile.cost_models import cost_of_one_call, costs
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
+from kwiken.tail.curves.confidence import CurveBounds, curve_bounds
+from kwiken.tail.curves.curve import Curve, stage_curves
 from kwiken.tail.diagnosis.blamed_stages import SLOW_SHARE, Blame, Characterisation, blame, characterise
 from kwiken.tail.diagnosis.excess import SlowRequests, slow_in, slow_requests
 from kwiken.tail.diagnosis.heat_map import Heat, heat_maps
 from kwiken.tail.diagnosis.joint_slowness import JointSlowness, joint_copies, joint_stages
 from kwiken.tail.diagnosis.slow_replicas import SlowReplica, slow_replicas
-from kwiken.tail.simulation import ROWS, PairedSimulation
+from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation
 
 WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
 

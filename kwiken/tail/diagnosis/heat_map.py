@@ -7,7 +7,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.profile.profile import Profile, StageProfile
 
 DEFAULT_COLUMNS = 60  # intervals of time
 SLOW_QUANTILE = 0.95  # quantile shown

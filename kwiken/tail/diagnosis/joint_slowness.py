@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.profile.profile import Profile, StageProfile
 
 LOW_CORRELATION, HIGH_CORRELATION = 0.1, 0.5  # the source's bounds of little and of much correlation
 MIN_JOINT_REQUESTS = 30  # of both stages of a pair, or pairs of call and copy: fewer tell nothing

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.profile import Instance
+from kwiken.model.profile.profile import Instance
 
 MIN_TIMES: Final = 1.5  # of the others' time, from which an instance counts as slow
 MIN_ABOVE_SLOW: Final = 0.15  # of its calls beyond the others' 95th percentile, for a slow tail

@@ -8,12 +8,16 @@ import numpy as np
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
-from kwiken.model.plan import Budgets, LedgerTerms
-from kwiken.model.profile import CostModel, Profile, part_of
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.cost_models import CostModel
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
 from kwiken.tail.judging.judge_plan import CORRELATIONS, compared, judge_segments
 from kwiken.tail.judging.judged_requests import MIN_REQUESTS, Segment
 from kwiken.tail.judging.judgement_document import Judgement
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 MIN_BLOCKS = 2
 

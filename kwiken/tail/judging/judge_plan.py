@@ -17,12 +17,15 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import ladder
-from kwiken.model.plan import Ladder, LedgerTerms, Plan
-from kwiken.model.profile import Profile
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Ladder, Plan
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.judging.judged_plans import PLAN, rivals
 from kwiken.tail.judging.judged_requests import Segment, by_segment, by_time, check_requests, edges_of
 from kwiken.tail.judging.judgement_document import Arm, Cut, Judgement, Stretch, StretchOutcome
-from kwiken.tail.simulation import BlockBootstrap, interval, kept_to, replay
+from kwiken.tail.simulation.expectation import BlockBootstrap, interval
+from kwiken.tail.simulation.kept_budgets import kept_to
+from kwiken.tail.simulation.trace_driven import replay
 
 CORRELATIONS: tuple[float | None, ...] = (None, 0.5)  # of copies with their calls, at which plans are judged
 MIN_REPLAYED = 10_000  # smallest number of requests to replay: each judged one is repeated often enough

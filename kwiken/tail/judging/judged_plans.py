@@ -8,9 +8,10 @@ from dataclasses import replace
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Costs, Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets, Costs, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 PLAN, EVEN, HINDSIGHT = "plan", "even", "hindsight"
 MIN_COST = 1e-9  # of a visit: the planner divides by it

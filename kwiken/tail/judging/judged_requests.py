@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Profile
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.profile import Profile
 
 MIN_REQUESTS = 10  # requests below which no percentile is meaningful
 MAX_STRETCHES = 24  # of one judgement by time

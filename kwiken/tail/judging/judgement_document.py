@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kwiken.model.plan import Ladder, LedgerTerms
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Ladder
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True):

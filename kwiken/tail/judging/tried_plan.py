@@ -22,11 +22,13 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Correction, Expected, Intervals, Ladder, Plan, rounded
-from kwiken.model.profile import Profile, cost_of_one_call
-from kwiken.tail.planning import PlanStudy
+from kwiken.model.plan.plan import Correction, Expected, Intervals, Ladder, Plan
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.profile.cost_models import cost_of_one_call
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.notes import ExpectationCorrected
-from kwiken.tail.simulation import INTERVAL_LEVEL, BlockBootstrap, expect
+from kwiken.tail.planning.study import PlanStudy
+from kwiken.tail.simulation.expectation import INTERVAL_LEVEL, BlockBootstrap, expect
 
 MIN_TRIED: Final = 100  # requests, of which five are among the slowest 5%
 

@@ -19,9 +19,10 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.profile import Profile, StageProfile, complete_calls
-from kwiken.tail.apportion import Allocation, Rows, likely_mean, sumvar, tightened
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
+from kwiken.tail.apportion.margin import Rows, likely_mean, tightened
+from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
 from kwiken.tail.partial.loss_curve import FanOutVisits, LossCurve, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
@@ -34,7 +35,7 @@ from kwiken.tail.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.tail.partial.stop_rules import StopRule
-from kwiken.tail.simulation import cut_at_stop
+from kwiken.tail.simulation.stage_replay import cut_at_stop
 
 NO_LOSS = Allocation({}, 0.0, {}, {})
 MIN_VISITS = 50  # visits below which a share of lost answers is not meaningful

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.model.profile import StageProfile
-from kwiken.tail.curves import lower_hull
+from kwiken.model.profile.profile import StageProfile
+from kwiken.tail.curves.curve import lower_hull
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import StopRule, apply_rule
 from kwiken.tail.partial.tuning import tune_stop_rules
-from kwiken.tail.simulation import utility_shares
+from kwiken.tail.simulation.stage_replay import utility_shares
 
 LOSS_GRID = (1e-4, 2e-4, 5e-4, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # grid of losses
 # further ones, as shares of the largest of interest

@@ -18,10 +18,12 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import start_times
-from kwiken.model.plan import CatchUpPolicy, Plan, StagePlan, rounded_up_ms
-from kwiken.model.profile import Profile, part_of
-from kwiken.tail.apportion import SPLITS, Rows, likely_mean
-from kwiken.tail.curves import copy_generator
+from kwiken.model.plan.plan import CatchUpPolicy, Plan, StagePlan
+from kwiken.model.plan.rounding import rounded_up_ms
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.apportion.margin import SPLITS, Rows, likely_mean
+from kwiken.tail.curves.copies import copy_generator
 from kwiken.tail.planning.notes import (
     CatchUpNote,
     CatchUpUnspent,
@@ -30,7 +32,8 @@ from kwiken.tail.planning.notes import (
     NoThreadsForLate,
     PriorityOnly,
 )
-from kwiken.tail.simulation import ROWS, StageReplay, smooth_p99
+from kwiken.tail.simulation.common_random_numbers import ROWS, smooth_p99
+from kwiken.tail.simulation.stage_replay import StageReplay
 
 MAX_CALLS_HELD = 1 << 22  # calls that are held in memory with their copies
 BISECTIONS = 14  # steps of the search for the share of requests that count as late

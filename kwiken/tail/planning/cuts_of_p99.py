@@ -8,13 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from kwiken.model.latency import percentile
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.apportion import MeanVarianceApportioner, choices_of
-from kwiken.tail.curves import Curve
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
+from kwiken.tail.apportion.sum_of_variances import choices_of
+from kwiken.tail.curves.curve import Curve
 from kwiken.tail.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.tail.planning.study import PlanStudy
-from kwiken.tail.simulation import ROWS, PairedSimulation, smooth_p99
+from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation, smooth_p99
 
 MORE = 0.01  # of all work, that a stage is given beyond its share
 

@@ -14,19 +14,25 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import VERSION, Budgets, Costs, Plan, StagePlan
-from kwiken.model.profile import Profile, contradiction, unread_shares
-from kwiken.model.service import Reissue
-from kwiken.tail.apportion import (
-    INSURANCE,
-    Allocation,
-    Apportioner,
-    caution_notes,
-    chosen,
-)
+from kwiken.model.plan.plan import VERSION, Budgets, Costs, Plan, StagePlan
+from kwiken.model.profile.consistency import contradiction
+from kwiken.model.profile.copy_estimates import unread_shares
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.apportion.apportioner import INSURANCE, Apportioner, caution_notes
 from kwiken.tail.apportion.notes import ApportionNote
-from kwiken.tail.curves import MIN_CALLS_FOR_CURVE, Curve, CurveBounds, copy_generator, stage_curves
-from kwiken.tail.partial import PartialSettings, PartialStudy, loss_weights, shortened, study_partial
+from kwiken.tail.apportion.policies import chosen
+from kwiken.tail.apportion.sum_of_variances import Allocation
+from kwiken.tail.curves.confidence import CurveBounds
+from kwiken.tail.curves.copies import copy_generator
+from kwiken.tail.curves.curve import MIN_CALLS_FOR_CURVE, Curve, stage_curves
+from kwiken.tail.partial.loss_budget import (
+    PartialSettings,
+    PartialStudy,
+    loss_weights,
+    shortened,
+    study_partial,
+)
 from kwiken.tail.planning.notes import (
     AnswersUnread,
     CallsCancelled,
@@ -37,7 +43,7 @@ from kwiken.tail.planning.notes import (
     SpendRefused,
     TooFewCalls,
 )
-from kwiken.tail.simulation import StageReplay
+from kwiken.tail.simulation.stage_replay import StageReplay
 
 MIN_REQUESTS_FOR_P99: Final = 1000  # requests below which p99 rests on ten of them or fewer
 MIN_REFUSED_NOTED: Final = 0.01  # share of the planned spend refused from which a note is given

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.cuts_of_p99 import useless_budget_notes
 from kwiken.tail.planning.study import PlanSettings, PlanStudy, study_latencies
 from kwiken.tail.planning.under_load import plan_under_load
-from kwiken.tail.queueing.load import QUIET, LoadModel, known_utilisation, load_model
+from kwiken.tail.queueing.load.decompose import known_utilisation, load_model
+from kwiken.tail.queueing.load.guard import QUIET
+from kwiken.tail.queueing.load.stage_model import LoadModel
 
 MIN_REQUESTS = 10  # requests below which no quantile is meaningful
 

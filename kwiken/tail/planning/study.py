@@ -9,12 +9,19 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, LedgerTerms, Plan, StagePlan, rounded, rounded_up_ms
-from kwiken.model.profile import CostModel, Drift, Profile, costs, drift, idempotence_notes
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Plan, StagePlan
+from kwiken.model.plan.rounding import rounded, rounded_up_ms
+from kwiken.model.profile.change_over_time import Drift, drift
+from kwiken.model.profile.cost_models import CostModel, costs
+from kwiken.model.profile.idempotence import idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
-from kwiken.tail.apportion import INSURANCE, OBJECTIVES, SPREADS, Allocation, sumvar
-from kwiken.tail.curves import Curve, CurveBounds
-from kwiken.tail.partial import PartialSettings, PartialStudy
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.apportion.apportioner import INSURANCE, SPREADS
+from kwiken.tail.apportion.sum_of_variances import OBJECTIVES, Allocation, sumvar
+from kwiken.tail.curves.confidence import CurveBounds
+from kwiken.tail.curves.curve import Curve
+from kwiken.tail.partial.loss_budget import PartialSettings, PartialStudy
 from kwiken.tail.planning.catch_up import LateStudy, study_catch_up
 from kwiken.tail.planning.levers import (
     LeverPlanner,
@@ -24,8 +31,11 @@ from kwiken.tail.planning.levers import (
     spend_notes,
 )
 from kwiken.tail.planning.notes import Note
-from kwiken.tail.queueing.load import Guard, LoadSimulation, QueueSettings
-from kwiken.tail.simulation import Simulation, expect
+from kwiken.tail.queueing.load.decompose import QueueSettings
+from kwiken.tail.queueing.load.guard import Guard
+from kwiken.tail.queueing.load.simulate import LoadSimulation
+from kwiken.tail.simulation.expectation import expect
+from kwiken.tail.simulation.trace_driven import Simulation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,9 +15,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from kwiken.model.plan import Expected, Intervals, Ladder, Plan, rounded
-from kwiken.model.profile import Profile
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Expected, Intervals, Ladder, Plan
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.planning.cuts_of_p99 import no_gain_notes
 from kwiken.tail.planning.notes import (
     CopiesHurtAtHigherLoad,
@@ -30,18 +31,12 @@ from kwiken.tail.planning.notes import (
     StageLoad,
 )
 from kwiken.tail.planning.study import LoadStudy, PlanStudy
-from kwiken.tail.queueing.load import (
-    QUIET,
-    CopiesAtLoad,
-    Guard,
-    LoadModel,
-    LoadSimulation,
-    guards,
-    profile_under_load,
-    simulate_load,
-    tail_hurts,
-)
-from kwiken.tail.queueing.simulator import MAX_STAGE_CALLS
+from kwiken.tail.queueing.load.copies_at_load import CopiesAtLoad
+from kwiken.tail.queueing.load.guard import QUIET, Guard, guards, tail_hurts
+from kwiken.tail.queueing.load.loaded_profile import profile_under_load
+from kwiken.tail.queueing.load.simulate import LoadSimulation, simulate_load
+from kwiken.tail.queueing.load.stage_model import LoadModel
+from kwiken.tail.queueing.simulator.stage import MAX_STAGE_CALLS
 
 MAX_ROUNDS: Final = 8  # plans made before the search gives up
 MAX_SPEND_CHANGE: Final = 0.01  # share of the budget by which a converged spend may still change

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import correlated_copies
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.copies import correlated_copies
 
 Ints = NDArray[np.int64]
 

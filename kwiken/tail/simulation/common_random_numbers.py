@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import start_times
-from kwiken.model.profile import Profile, StageProfile, complete_calls
-from kwiken.tail.curves import Curve, copy_generator, correlated_copies
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
+from kwiken.tail.curves.copies import copy_generator, correlated_copies
+from kwiken.tail.curves.curve import Curve
 
 Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability

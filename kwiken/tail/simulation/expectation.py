@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import PERCENTILES
-from kwiken.model.plan import Budgets, Expected, Intervals, Ladder, LedgerTerms, Plan
-from kwiken.model.profile import Profile
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Expected, Intervals, Ladder, Plan
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.simulation.kept_budgets import kept_to
 from kwiken.tail.simulation.trace_driven import REQUESTS, Simulation, replay
 

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.model.plan import LedgerTerms, Plan
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Plan
 from kwiken.tail.simulation.ledger_replay import replay_ledger
 from kwiken.tail.simulation.trace_driven import Simulation
 

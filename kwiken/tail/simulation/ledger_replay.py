@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import (
-    BY_FLOOR,
-    PEAK_BUCKETS,
-    PEAK_WINDOW_S,
-    REQUEST,
-    WITHIN,
-    Account,
-    Floor,
-    LedgerTerms,
-    grant,
-)
+from kwiken.model.plan.accounts import BY_FLOOR, REQUEST, WITHIN, Account, Floor, grant
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.windows import PEAK_BUCKETS, PEAK_WINDOW_S
 
 
 @dataclass(frozen=True)

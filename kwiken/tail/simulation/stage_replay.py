@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy, StagePlan
-from kwiken.model.profile import EmpiricalDistribution, StageProfile, complete_calls
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import known_correlation
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, StagePlan
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import StageProfile, complete_calls
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.copy_correlation import known_correlation
 from kwiken.tail.simulation.block_race import BlockRace, CopyDraws, PredrawnCopies
 
 Rows = NDArray[np.int64]

@@ -13,8 +13,9 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import DagNode, ladder, start_times
-from kwiken.model.plan import Costs, Ladder, Plan, StagePlan
-from kwiken.model.profile import Profile, cost_of_one_call
+from kwiken.model.plan.plan import Costs, Ladder, Plan, StagePlan
+from kwiken.model.profile.cost_models import cost_of_one_call
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.simulation.stage_replay import StageReplay
 
 Rows = NDArray[np.int64]

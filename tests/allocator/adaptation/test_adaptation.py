@@ -10,21 +10,23 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.adaptation import (
+from kwiken.allocator.adaptation.actions import Action, Resize, Revision, Shortage, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import (
+    COOL_DOWN_S,
+    REGRET_S,
     WINDOW_S,
-    Action,
-    Adaptation,
+    Need,
     Observation,
-    Resize,
-    Revision,
-    Shortage,
-    Start,
-    Stop,
+    WorkloadWatch,
 )
-from kwiken.allocator.adaptation.watch import COOL_DOWN_S, REGRET_S, Need, WorkloadWatch
-from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest, admit_all, document
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.runtime.clusters import cluster, profile, requested
 
 RATES: dict[float, float] = {1: 100.0, 2: 200.0, 4: 400.0, 8: 800.0}

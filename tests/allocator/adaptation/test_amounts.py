@@ -6,22 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Resize, Shortage, Start, Stop
+from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.use_record import MAX_SAMPLES, UseRecord
-from kwiken.allocator.placement import (
-    SOURCE_CAUTION,
-    Caution,
-    Cluster,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    admit_all,
-    document,
-    request_for,
-)
-from kwiken.allocator.workloads import Measure, Size, Spread, Target, Workload, WorkloadProfile
+from kwiken.allocator.adaptation.watch import WINDOW_S
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.profile import Size, WorkloadProfile
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
+from kwiken.model.nodes.nodes import Cluster
 from tests.allocator.adaptation.test_adaptation import (
     RATES,
     THRIFTY,

@@ -10,20 +10,16 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.adaptation import (
-    WINDOW_S,
-    Action,
-    Adaptation,
-    Observation,
-    Resize,
-    Shortage,
-    Start,
-    Stop,
-)
+from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.placement import NodeLedger, Sizing, admit_all, document
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.adaptation.watch import WINDOW_S, Observation
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.workload import Spread
 from tests.allocator.adaptation.test_adaptation import TARGET_MS, THRIFTY, Plant, ask, seen, started, where
 from tests.support.runtime.clusters import cluster
 

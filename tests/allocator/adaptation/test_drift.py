@@ -9,8 +9,10 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.adaptation import WINDOW_S, Action, Adaptation, Observation, Resize, Revision
-from kwiken.allocator.placement import Caution
+from kwiken.allocator.adaptation.actions import Action, Resize, Revision
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import WINDOW_S, Observation
+from kwiken.allocator.placement.headroom import Caution
 from tests.allocator.adaptation.test_adaptation import ask, started, where
 from tests.support.runtime.clusters import cluster
 

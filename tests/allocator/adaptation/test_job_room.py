@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.allocator.adaptation import Adaptation, JobRoom
-from kwiken.allocator.placement import Cluster, Node, NodeClass, NodeLedger, admit_all, document
-from kwiken.allocator.schedulers import scheduler
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.job_room import JobRoom
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.runtime.clusters import cluster as cluster_of, over_sources, profile, requested
 
 THRIFTY = scheduler("thrifty")

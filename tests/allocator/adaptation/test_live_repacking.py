@@ -9,21 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.adaptation import (
-    Action,
-    Adaptation,
-    LiveRepacking,
-    LiveRepackSettings,
-    Observation,
-    Start,
-    Stop,
-)
+from kwiken.allocator.adaptation.actions import Action, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
 from kwiken.allocator.adaptation.use_record import UseRecord
-from kwiken.allocator.packing import LateCount
-from kwiken.allocator.packing.tasks import MIN_SAMPLES
-from kwiken.allocator.placement import Cluster, Node, NodeClass, NodeLedger, admit_all, document
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.packing.auto_dial import LateCount
+from kwiken.allocator.packing.tasks.usage import MIN_SAMPLES
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.runtime.clusters import cluster as cluster_of, over_sources, profile, requested
 
 WINDOW_S, EVERY_S = 5.0, 60.0

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kwiken.allocator.adaptation import WINDOW_S, LoadOutlook
-from kwiken.allocator.adaptation.load_outlook import OutlookSettings
+from kwiken.allocator.adaptation.load_outlook import LoadOutlook, OutlookSettings
+from kwiken.allocator.adaptation.watch import WINDOW_S
 
 AHEAD_S = 13.0
 

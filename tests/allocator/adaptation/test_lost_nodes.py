@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.allocator.adaptation import WINDOW_S, Shortage, Start, Stop
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.adaptation.actions import Shortage, Start, Stop
+from kwiken.allocator.adaptation.watch import WINDOW_S
+from kwiken.allocator.workloads.workload import Spread
 from tests.allocator.adaptation.test_adaptation import ask, seen, started, where
 from tests.support.runtime.clusters import cluster
 

@@ -7,17 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.allocator.adaptation import (
-    Action,
-    Adaptation,
-    LiveRepacking,
-    LiveRepackSettings,
-    Observation,
-    Start,
-    Stop,
-)
-from kwiken.allocator.placement import Caution, Cluster, Node, NodeClass
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.adaptation.actions import Action, Start, Stop
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.allocator.adaptation.test_adaptation import RATES, ask, standing, where
 from tests.allocator.adaptation.test_live_repacking import Machine, idle
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested

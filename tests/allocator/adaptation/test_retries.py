@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kwiken.allocator.adaptation import Adaptation, Resize, Shortage, Start
+from kwiken.allocator.adaptation.actions import Resize, Shortage, Start
+from kwiken.allocator.adaptation.adaptation import Adaptation
 from tests.allocator.adaptation.test_adaptation import ask, seen, started, where
 from tests.support.runtime.clusters import cluster
 

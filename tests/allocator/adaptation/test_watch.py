@@ -7,10 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from kwiken.allocator.adaptation import WINDOW_S, Observation
 from kwiken.allocator.adaptation.drift import WorkDrift
 from kwiken.allocator.adaptation.retries import Retries
-from kwiken.allocator.adaptation.watch import Need, WorkloadWatch
+from kwiken.allocator.adaptation.watch import WINDOW_S, Need, Observation, WorkloadWatch
 
 TARGET_MS = 100.0
 

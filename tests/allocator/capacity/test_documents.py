@@ -7,16 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.documents import placement_of, plan_of
 from kwiken.allocator.capacity.marginals import marginals
 from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import verify
-from kwiken.allocator.placement import nodes_from_toml
-from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.tail.queueing.load.decompose import load_model
 from tests.allocator.capacity.test_moves import LARGE, NAMES, NODES, PROFILE, SMALL, search_of
 
 

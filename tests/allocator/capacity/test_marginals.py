@@ -7,15 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageNeed, StageSize
 from kwiken.allocator.capacity.marginals import marginals, slowest_stage
 from kwiken.allocator.capacity.search import Search
-from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import LEVELS, StageTrials
 from kwiken.allocator.capacity.verification import verify
-from kwiken.allocator.placement import nodes_from_toml
-from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.tail.queueing.load.decompose import load_model
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.stragglers import straggling_profile
 

@@ -10,16 +10,17 @@ from typing import cast
 
 import pytest
 
-from kwiken.allocator.capacity import SizeOutcome, SizeSettings, StageNeed, StageSize, outcomes, study
+from kwiken.allocator.capacity import outcomes, study
 from kwiken.allocator.capacity.marginals import Marginal
-from kwiken.allocator.capacity.outcomes import cheapest_of, start_with_given
+from kwiken.allocator.capacity.outcomes import SizeOutcome, cheapest_of, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
-from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
-from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
-from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.tail.queueing.load.decompose import load_model
 from tests.support.models.stragglers import straggling_profile
 
 NODES = """

@@ -7,15 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.pauses import StagePauses, observed_ms, pauses_of, recognised, without_pauses
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import RESAMPLES, resampled_p99, verify
-from kwiken.model.profile import EmpiricalDistribution, Profile, part_of
-from kwiken.tail.queueing.load import LoadModel, QueueSettings, load_model
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
+from kwiken.tail.queueing.load.stage_model import LoadModel
 from kwiken.tail.queueing.load.stalls import Stalls
-from kwiken.tail.queueing.simulator import Pauses
+from kwiken.tail.queueing.simulator.pauses import Pauses
 from tests.support.models.pauses import PAUSE_MS, PAUSED, REPLICAS, pausing_profile
 
 RATE_PER_S = 60.0

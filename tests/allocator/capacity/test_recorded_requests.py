@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.capacity import StageSize
 from kwiken.allocator.capacity.recorded_requests import (
     MAX_BLOCKS,
     RecordedHalves,
     recorded_arrivals,
     resampled_requests,
 )
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import verify
-from kwiken.model.profile import part_of
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.queueing.load.decompose import load_model
 from tests.support.models.stragglers import straggling_profile
 
 REQUESTS = 400

@@ -10,17 +10,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageNeed, StageSize, search as capacity_search, verification
+from kwiken.allocator.capacity import search as capacity_search, verification
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
-from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import LEVELS, MAX_BUSY, StageTrials
 from kwiken.allocator.capacity.verification import verify
-from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
-from kwiken.model.profile import costs
-from kwiken.tail.queueing.load import QueueSettings, load_model
-from kwiken.tail.queueing.simulator import LogNormal, Station
-from kwiken.tail.simulation import smooth_p99
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.station import Station
+from kwiken.tail.simulation.common_random_numbers import smooth_p99
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.models.stragglers import straggling_profile

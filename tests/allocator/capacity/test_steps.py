@@ -10,17 +10,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageNeed, StageSize
 from kwiken.allocator.capacity.marginals import marginals
 from kwiken.allocator.capacity.search import MAX_STAGES_TRIED, FoundSizes, Search, SizeLevers
-from kwiken.allocator.capacity.supply import Sizes, Supply
+from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import StageTrials
-from kwiken.allocator.placement import nodes_from_toml
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, one_by_one
-from kwiken.model.profile import Profile, costs
-from kwiken.tail.queueing.load import load_model
-from kwiken.tail.queueing.simulator import LogNormal, Station
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.load.decompose import load_model
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.station import Station
 from tests.allocator.capacity.test_moves import (
     LARGE,
     MODEL,

@@ -12,25 +12,22 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import (
-    SizeOutcome,
-    SizeSettings,
-    SizeStudy,
-    StageNeed,
-    UnmetTargetError,
-    study,
-    study_size,
-)
+from kwiken.allocator.capacity import study
 from kwiken.allocator.capacity.marginals import marginals, slowest_stage
-from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, start_with_given
+from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, SizeOutcome, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search
-from kwiken.allocator.capacity.supply import Sizes, StageSize, Supply
+from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import SizeStudy, UnmetTargetError, study_size
+from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
-from kwiken.allocator.placement import Placement, nodes_from_toml
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Profile, costs, part_of
-from kwiken.tail.queueing.load import QueueSettings, load_model
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.stragglers import straggling_profile
 

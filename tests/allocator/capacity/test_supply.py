@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kwiken.allocator.capacity import DEFAULT_MEMORY_GB, StageNeed, StageSize
-from kwiken.allocator.capacity.supply import Supply
-from kwiken.allocator.placement import Cluster, Node, NodeClass, nodes_from_toml
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.capacity.supply import DEFAULT_MEMORY_GB, StageNeed, StageSize, Supply
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 NODES = """
 [[classes]]

@@ -9,8 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageSize
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.allocator.capacity.trials import (
     FIXED_LEVEL,
     LEVELS,
@@ -22,10 +21,13 @@ from kwiken.allocator.capacity.trials import (
 )
 from kwiken.base.arrays import Floats
 from kwiken.base.jobs import Job, one_by_one
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import MIN_CALLS_FOR_CURVE
-from kwiken.tail.queueing.load import QueueSettings, load_model
-from kwiken.tail.queueing.simulator import LogNormal, SimulatedCalls, Station, serve
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.curve import MIN_CALLS_FOR_CURVE
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.stage import serve
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.stragglers import straggling_profile
 
 RATE = 100.0

@@ -10,9 +10,9 @@ from typing import cast
 import numpy as np
 import pytest
 
-from kwiken.allocator.capacity import StageSize, verification
+from kwiken.allocator.capacity import verification
 from kwiken.allocator.capacity.recorded_requests import RecordedHalves
-from kwiken.allocator.capacity.supply import Supply
+from kwiken.allocator.capacity.supply import StageSize, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import (
     CheckedRecording,
@@ -21,10 +21,11 @@ from kwiken.allocator.capacity.verification import (
     verify,
 )
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import Profile
-from kwiken.tail.queueing.load import load_model
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.load.decompose import load_model
 from kwiken.tail.queueing.load.stalls import Stalls
-from kwiken.tail.queueing.simulator import Station, UnstableStageError
+from kwiken.tail.queueing.simulator.race import UnstableStageError
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.pauses import pausing_profile
 from tests.support.models.stragglers import straggling_profile
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.contention import CALIBRATION_LEVELS, calibrate, corrected_drives
+from kwiken.allocator.contention.calibration import CALIBRATION_LEVELS, calibrate, corrected_drives
 
 LEVELS = CALIBRATION_LEVELS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.allocator.contention import Crosstalk, loss
+from kwiken.allocator.contention.crosstalk import Crosstalk, loss
 
 
 def test_pairs_are_named_by_their_loss_and_never_with_themselves() -> None:

@@ -9,14 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.allocator.contention import (
-    CALIBRATION_LEVELS,
-    Crosstalk,
-    MachineProbe,
-    calibrate,
-    probe_from_json,
-    probe_to_json,
-)
+from kwiken.allocator.contention.calibration import CALIBRATION_LEVELS, calibrate
+from kwiken.allocator.contention.crosstalk import Crosstalk
+from kwiken.allocator.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
 from kwiken.base.errors import InputError
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.allocator.contention import (
+from kwiken.allocator.contention.measured_stage import (
     MeasuredRun,
-    ProbeSetting,
-    Scores,
     StageProbe,
     appended,
     measured_runs,
     variation_of,
     workload_entry,
 )
-from kwiken.allocator.workloads import Measure, Size, measurements_from_text
-from kwiken.runtime.probes import RECORDED_HISTORY
+from kwiken.allocator.contention.ramp import Scores
+from kwiken.allocator.contention.stage_plan import ProbeSetting
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.workload import Measure
+from kwiken.runtime.probes.recorded import RECORDED_HISTORY
 
 BASE = ProbeSetting(Size(0.5, 1.0), 1, "speed-1", 1.0)
 HALF = ProbeSetting(Size(0.5, 1.0), 1, "speed-0.5", 0.5)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.contention import Ramp, RampWindow, Scores, SimulatedResource, simulate_ramp
+from kwiken.allocator.contention.ramp import Ramp, RampWindow, Scores
+from kwiken.allocator.contention.simulated_machine import SimulatedResource, simulate_ramp
 
 MAX_VISITS = 6
 MAX_WINDOWS = 1 + 4 * MAX_VISITS

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.contention import (
+from kwiken.allocator.contention.measured_stage import (
     MeasuredRun,
-    ProbeSetting,
-    Scores,
     StageProbe,
     appended,
-    class_speeds,
-    plan_stage,
-    whole_plan,
     without_workloads,
     workload_entry,
 )
-from kwiken.allocator.workloads import Classifier, Measurements, Size, measurements_from_text
+from kwiken.allocator.contention.ramp import Scores
+from kwiken.allocator.contention.stage_plan import ProbeSetting, class_speeds, plan_stage, whole_plan
+from kwiken.allocator.workloads.classification import Classifier
+from kwiken.allocator.workloads.measurements import Measurements, measurements_from_text
+from kwiken.allocator.workloads.profile import Size
 from kwiken.base.errors import InputError
 
 EXAMPLE = (Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml").read_text()

@@ -8,11 +8,14 @@ import numpy as np
 import pytest
 
 from benchmarks.placement.joint.instances import FAMILIES, Family, cluster_of, instance
-from kwiken.allocator.distance import Crossings, NearbyScheduler, TrafficDemand
-from kwiken.allocator.placement import NodeLedger, PlacedOrNot, admit_all
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Spread
-from kwiken.traffic import TrafficUnit
+from kwiken.allocator.distance.crossing import Crossings
+from kwiken.allocator.distance.demand import TrafficDemand
+from kwiken.allocator.distance.improvement import NearbyScheduler
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import PlacedOrNot, admit_all
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.traffic.flows import TrafficUnit
 
 ZONED = Family(nodes=18, workloads=9, zones=3, spreads=(Spread.NONE, Spread.NODE), load=0.35)
 
@@ -82,7 +85,7 @@ def test_distance_is_the_sum_over_pairs_of_replicas() -> None:
 
 def test_replicas_that_ran_before_stay() -> None:
     requests = instance(FAMILIES["unequal nodes"], 2)
-    from kwiken.allocator.placement import Sizing
+    from kwiken.allocator.placement.sizing import Sizing
 
     ledger = NodeLedger(cluster_of(FAMILIES["unequal nodes"], 2))
     running = Sizing(requests[0], ledger)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.neighbours import HashedPredictor, training_rows
+from kwiken.allocator.neighbours.prediction import HashedPredictor, training_rows
 from kwiken.base.errors import InputError
 
 EXAMPLE = np.array(

@@ -9,21 +9,16 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.special import ndtr
 
-from kwiken.allocator.packing import (
-    LaterUse,
-    PackingGoal,
-    RepackSettings,
-    after,
-    repack,
-    settled,
-    sums_of,
-    use_goal,
-)
-from kwiken.allocator.packing.drains import straightened
-from kwiken.allocator.packing.later_moments import later_use
-from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, plain_cluster, use_of
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.drains import after, straightened
+from kwiken.allocator.packing.goals import PackingGoal, use_goal
+from kwiken.allocator.packing.later_moments import LaterUse, later_use
+from kwiken.allocator.packing.margin import sums_of
+from kwiken.allocator.packing.repacking import RepackSettings, repack
+from kwiken.allocator.packing.swaps import settled
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster, plain_cluster
+from kwiken.allocator.packing.tasks.usage import UsageSeries, use_of
 from kwiken.base.arrays import Floats, Ints
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.allocation.packing.clusters import drawn_cluster
 
 

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.packing.needs import (
+from kwiken.allocator.packing.needs.sensitivity import (
     carried,
-    cluster_usage,
-    elbow,
     least_share,
+    monotone,
     on_class,
     sensitivity_curve,
     tolerated_injection,
 )
-from kwiken.allocator.packing.needs.sensitivity import monotone
+from kwiken.allocator.packing.needs.usage_clusters import cluster_usage, elbow
 from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.allocator.colocation.architectures import architecture
 

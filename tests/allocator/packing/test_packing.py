@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.packing import RepackSettings, drain_steps, repack
 from kwiken.allocator.packing.dial import PackedState, choose_keeping_p99, weight_of
-from kwiken.allocator.packing.drains import after, straightened
+from kwiken.allocator.packing.drains import after, drain_steps, straightened
 from kwiken.allocator.packing.goals import use_goal
 from kwiken.allocator.packing.margin import chance_above, learned_factor, levelled, sums_of
-from kwiken.allocator.packing.tasks import UsageSeries, nearest_rank, plain_cluster, use_of
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.repacking import RepackSettings, repack
+from kwiken.allocator.packing.tasks.packed_cluster import plain_cluster
+from kwiken.allocator.packing.tasks.usage import UsageSeries, nearest_rank, use_of
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.allocation.packing.clusters import drawn_cluster
 
 

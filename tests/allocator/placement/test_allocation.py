@@ -10,20 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    NodeLedger,
-    PlacementRequest,
-    Rank,
-    Sizing,
-    by_cost,
-    by_quality,
-    contention_on,
-    trim,
-    walk,
-)
-from kwiken.allocator.placement.quality import NodeScores, contention_loss
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Size, Spread
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.quality import NodeScores, contention_loss, contention_on
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import Rank, by_cost, by_quality, trim, walk
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats, Ints
 from tests.support.allocation.filled_ledger import fill, occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import AntiAffinity, Cluster, Node, NodeClass
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.anti_affinity import AntiAffinity
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 
 def nodes_in(zones: list[str]) -> Cluster:

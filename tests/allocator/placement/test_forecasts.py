@@ -11,30 +11,27 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
-    DrawKind,
-    Node,
-    NodeClass,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    admit_all,
-    by_cost,
-    by_quality,
+from kwiken.allocator.placement.explanations import explain_placement
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.order import PlacedOrNot, admit_all, nodes_to_add
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.quality import (
+    NO_SIZE,
+    contention_loss,
     contention_on,
-    document,
-    explain_placement,
     node_scores,
-    offers_by_size,
-    request_for,
+    worst_loss,
 )
-from kwiken.allocator.placement.order import PlacedOrNot, nodes_to_add
-from kwiken.allocator.placement.quality import NO_SIZE, contention_loss, worst_loss
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, ErrorTails, Size, Spread, WorkloadProfile
-from kwiken.allocator.workloads.profile import Correction
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import by_cost, by_quality, offers_by_size
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.completion.tails import ErrorTails
+from kwiken.allocator.workloads.profile import Correction, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.allocation.filled_ledger import fill, occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested, workload
 

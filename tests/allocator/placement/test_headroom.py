@@ -9,17 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    SOURCE_CAUTION,
-    Caution,
-    NodeLedger,
-    Sizing,
-    by_quality,
-    contention_on,
-    walk,
-)
-from kwiken.allocator.workloads import ErrorTails, Estimate
-from kwiken.allocator.workloads.profile import Correction
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import by_quality, walk
+from kwiken.allocator.workloads.completion.tails import ErrorTails
+from kwiken.allocator.workloads.profile import Correction, Estimate
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 SIGMA = 0.085

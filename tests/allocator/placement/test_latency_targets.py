@@ -9,21 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import (
-    SOURCE_CAUTION,
-    Caution,
-    Cluster,
-    Node,
-    NodeClass,
-    NodeLedger,
-    PlacementRequest,
-    PlacingStatus,
-    admit_all,
-    request_for,
-)
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Measure, Target, Workload, spare_within
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import PlacingStatus, admit_all
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.latency_limit import spare_within
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.runtime.clusters import cluster, profile
 
 RATES = {1.0: 100.0, 2.0: 190.0}

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import DrawKind, NodeLedger, Sizing
-from kwiken.allocator.placement.node_ledger import Draw
-from kwiken.allocator.workloads import SOURCES, Size, Spread
+from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
 from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, profile, requested
 

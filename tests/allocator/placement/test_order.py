@@ -9,27 +9,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import (
     Newcomer,
-    Node,
-    NodeClass,
-    NodeLedger,
-    Placement,
-    PlacementRequest,
-    Sizing,
+    PlacedOrNot,
+    PlacingStatus,
+    admit,
     admit_all,
-    document,
-    resume,
-    take,
-    total_cost,
-    trim,
+    nodes_to_add,
 )
-from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus, admit, nodes_to_add
-from kwiken.allocator.schedulers import SCHEDULERS, scheduler
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.placement.placement_document import Placement, document, resume, total_cost
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import take, trim
+from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.allocation.filled_ledger import occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

@@ -10,21 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    Caution,
-    DrawKind,
-    Forecast,
-    NodeLedger,
-    OwnNodesTrial,
-    PlacementRequest,
-    Sizing,
-    contention_on,
-    offers_by_size,
-    take,
-)
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Spread
-from kwiken.model.nodes import Cluster
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.own_nodes_trial import OwnNodesTrial
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Forecast, Sizing
+from kwiken.allocator.placement.walks import offers_by_size, take
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "even": 1.0, "low": 0.6}

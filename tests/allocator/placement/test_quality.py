@@ -7,21 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import (
-    Cluster,
-    Draw,
-    DrawKind,
-    Node,
-    NodeClass,
-    NodeLedger,
-    OwnNodesTrial,
-    PlacementRequest,
-    SharedNodesTrial,
-    Sizing,
-    contention_on,
-)
-from kwiken.allocator.placement.quality import NO_SIZE, loss_within, worst_loss
-from kwiken.allocator.workloads import Estimate, Size, Spread
+from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
+from kwiken.allocator.placement.own_nodes_trial import OwnNodesTrial
+from kwiken.allocator.placement.quality import NO_SIZE, contention_on, loss_within, worst_loss
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.shared_trial import SharedNodesTrial
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.profile import Estimate, Size
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.runtime.clusters import CORES, MEMORY_GB, cluster, over_sources, profile, requested
 
 NODES = cluster({"top": 1})

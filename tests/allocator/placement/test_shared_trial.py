@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    DrawKind,
-    NodeLedger,
-    OwnNodesTrial,
-    PlacementRequest,
-    SharedNodesTrial,
-    Sizing,
-)
-from kwiken.allocator.workloads import SOURCES, Size, Spread
-from kwiken.model.nodes import Cluster
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.own_nodes_trial import OwnNodesTrial
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.shared_trial import SharedNodesTrial
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 2.0, "even": 1.0, "low": 0.5}

@@ -7,18 +7,16 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning.dispatch import (
-    HARD_LIMIT,
+from kwiken.allocator.provisioning.dispatch.mapping import (
     JobRoute,
-    QualityRecord,
     ReservedState,
     RoutedJob,
-    SoftLimit,
-    WaitEstimator,
     dynamic_route,
     route,
 )
-from kwiken.allocator.provisioning.dispatch.soft_limit import BELOW_HARD, LEAST
+from kwiken.allocator.provisioning.dispatch.quality_record import QualityRecord
+from kwiken.allocator.provisioning.dispatch.soft_limit import BELOW_HARD, HARD_LIMIT, LEAST, SoftLimit
+from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
 
 SOFT, SPIN_UP_S = 0.6, 20.0
 

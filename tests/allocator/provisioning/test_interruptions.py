@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning import NodeOffer, Recording, Terms, recording_from_json
-from kwiken.allocator.provisioning.interruptions import drawn_recording, spot_supply
+from kwiken.allocator.provisioning.interruptions import (
+    Recording,
+    drawn_recording,
+    recording_from_json,
+    spot_supply,
+)
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms
 from kwiken.allocator.provisioning.payment import spot_use
 from kwiken.base.errors import InputError
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning import load_from_text
+from kwiken.allocator.provisioning.load_curve import load_from_text
 from kwiken.base.errors import InputError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.allocator.provisioning import Terms, prices_from_toml
+from kwiken.allocator.provisioning.offers import Terms, prices_from_toml
 from kwiken.base.errors import InputError
 
 HEAD = 'currency = "USD"\ndate = 2026-11-01\nsource = "a page"\n'

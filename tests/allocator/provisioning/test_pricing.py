@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning import Commitment, NodeOffer, Terms, break_even_weeks, keep_idle_s
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms
 from kwiken.allocator.provisioning.pricing import (
+    Commitment,
     best_by_weeks,
     bill,
+    break_even_weeks,
     sustained_use_factor,
 )
-from kwiken.allocator.provisioning.retention import idle_gaps_s, retention_cost_s, ski_rental_s
+from kwiken.allocator.provisioning.retention import idle_gaps_s, keep_idle_s, retention_cost_s, ski_rental_s
 
 OFFER = NodeOffer(
     name="n",

@@ -7,16 +7,10 @@ from collections import defaultdict
 
 import pytest
 
-from kwiken.allocator.placement import Cluster, Node, NodeClass
-from kwiken.allocator.provisioning import (
-    NodeOrder,
-    NodeRenter,
-    NodeReturn,
-    RentalState,
-    Terms,
-    prices_from_toml,
-)
+from kwiken.allocator.provisioning.offers import Terms, prices_from_toml
+from kwiken.allocator.provisioning.renting import NodeOrder, NodeRenter, NodeReturn, RentalState
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.models.price_lists import price_list
 
 

@@ -6,21 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning import (
+from kwiken.allocator.provisioning.demand_forecast import DemandShape, ExpectedDemand, expected_demand
+from kwiken.allocator.provisioning.document import ProvisionStudy, study_provision
+from kwiken.allocator.provisioning.interruptions import Recording
+from kwiken.allocator.provisioning.load_curve import curve_of
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms, prices_from_toml
+from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve
+from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT,
     HINDSIGHT_SPOT,
     Market,
     ProvisioningSettings,
-    ProvisionStudy,
-    Recording,
-    curve_of,
     market,
-    prices_from_toml,
-    study_provision,
 )
-from kwiken.allocator.provisioning.demand_forecast import DemandShape, ExpectedDemand, expected_demand
-from kwiken.allocator.provisioning.offers import NodeOffer, Terms
-from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve
 from kwiken.base.arrays import Floats
 from tests.support.models.price_lists import SPOT_OFFER, price_list
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.sampling import (
+from kwiken.allocator.sampling.sample_size import (
     Guarantee,
     batch_failure,
     draws_for,

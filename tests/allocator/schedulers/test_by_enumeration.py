@@ -13,23 +13,20 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
-    DrawKind,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    admit_all,
-    by_quality,
-    contention_on,
-    walk,
-)
-from kwiken.allocator.placement.order import PlacingStatus
-from kwiken.allocator.schedulers import SCHEDULERS, scheduler, solve
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.order import PlacingStatus, admit_all
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import by_quality, walk
 from kwiken.allocator.schedulers.default_scheduler import MIN_SHORTLIST
+from kwiken.allocator.schedulers.exact import solve
+from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from kwiken.allocator.schedulers.sampled import SampledScheduler
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import NodeLedger, PlacementRequest, Sizing
-from kwiken.allocator.schedulers import choose_by_price, scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.default_scheduler import choose_by_price
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
-from kwiken.model.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.runtime.clusters import cluster, profile, requested
 

@@ -8,9 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.placement import Caution, NodeLedger, PlacementRequest, Sizing
-from kwiken.allocator.schedulers import scheduler, solve
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.exact import solve
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested

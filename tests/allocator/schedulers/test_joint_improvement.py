@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from benchmarks.placement.joint.instances import FAMILIES, TRIAL_SEEDS, cluster_of, instance
-from kwiken.allocator.placement import Newcomer, NodeLedger, Sizing, admit_all, contention_on
-from kwiken.allocator.schedulers import scheduler, solve
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import Newcomer, admit_all
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.schedulers.exact import solve
 from kwiken.allocator.schedulers.joint_improvement import improve, put
+from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.schedulers.priced_choice import (
     PRICE_RANGE,
     PRICES,
@@ -19,7 +23,7 @@ from kwiken.allocator.schedulers.priced_choice import (
     _options,
     priced_choices,
 )
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.placement import (
-    Caution,
-    DrawKind,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    contention_on,
-)
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.quality import contention_on
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.priced_choice import (
     PRICES,
     _candidates,
@@ -24,8 +21,9 @@ from kwiken.allocator.schedulers.priced_choice import (
     _Swaps,
     priced_choices,
 )
-from kwiken.allocator.workloads import SOURCES, Spread
-from kwiken.model.nodes import Cluster
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.allocation import plain_choices
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, known, profile, requested

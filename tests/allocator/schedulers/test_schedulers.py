@@ -8,16 +8,23 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
-from kwiken.allocator.placement import Caution, Cluster, NodeLedger, PlacementRequest, Sizing, admit_all
-from kwiken.allocator.sampling import draws_for
-from kwiken.allocator.schedulers import SCHEDULERS, scheduler, solve
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.sampling.sample_size import draws_for
 from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.exact import solve
+from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from kwiken.allocator.schedulers.paragon import (
     StatisticalScheduler,
     colocation_quality,
 )
-from kwiken.allocator.workloads import SOURCES, Spread
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

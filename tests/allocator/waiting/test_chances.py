@@ -10,26 +10,12 @@ import statistics
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.waiting import (
-    BusyFamily,
-    BusyTimes,
-    LineProspect,
-    Slack,
-    best_value,
-    chance_of_releases,
-    empirical,
-    equal_classes,
-    exponential,
-    fitted,
-    free_chance,
-    normal,
-    quantile_classes,
-    slack_s,
-    stationary_chance,
-    stopping_values,
-    time_for,
-    waiting_budget_s,
-)
+from kwiken.allocator.waiting.budgets import Slack, slack_s, waiting_budget_s
+from kwiken.allocator.waiting.busy_times import BusyTimes
+from kwiken.allocator.waiting.chances import chance_of_releases, free_chance, stationary_chance, time_for
+from kwiken.allocator.waiting.distributions import BusyFamily, empirical, exponential, fitted, normal
+from kwiken.allocator.waiting.quality_classes import equal_classes, quantile_classes
+from kwiken.allocator.waiting.switching import LineProspect, best_value, stopping_values
 from kwiken.base.errors import InputError
 
 SOURCE = normal(2601.0, 390.0)

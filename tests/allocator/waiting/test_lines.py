@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.waiting import (
+from kwiken.allocator.waiting.lines import WaitingLines
+from kwiken.allocator.waiting.quality_classes import equal_classes
+from kwiken.allocator.waiting.settings import (
     BudgetClock,
     LineOrder,
     LineSettings,
@@ -19,8 +21,6 @@ from kwiken.allocator.waiting import (
     SlotOffer,
     SwitchRule,
     WaitingJob,
-    WaitingLines,
-    equal_classes,
 )
 from kwiken.base.errors import InputError
 from tests.support.allocation.waiting.fleets import LinedNodes

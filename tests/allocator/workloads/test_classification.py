@@ -10,20 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import (
-    SOURCES as PLACES,
-    Classification,
-    Classifier,
-    CompletionKind,
-    KnownProfiles,
-    Measure,
-    Size,
-)
-from kwiken.allocator.workloads.completion import EntryErrors
+from kwiken.allocator.workloads.classification import Classification, Classifier
+from kwiken.allocator.workloads.completion.gaussian import EntryErrors
+from kwiken.allocator.workloads.completion.selection import CompletionKind
+from kwiken.allocator.workloads.identity import KnownProfiles
 from kwiken.allocator.workloads.measurements import Matrix, Measured, Measurements, Run, RunSetting
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.sources import SOURCES as PLACES
+from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.errors import InputError
-from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.populations import platform_rows
+from kwiken.lab.fleet.generators import replica_rows, score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
 
 SIZES = tuple(Size(cores, memory) for cores in (1, 2, 4) for memory in (2, 8))
 COUNTS = (1, 2, 4, 8)

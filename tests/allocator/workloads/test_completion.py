@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads.completion import (
+from kwiken.allocator.workloads.completion.gaussian import (
     BayesianRows,
     ColumnMeans,
     Completer,
     EntryErrors,
     FoldIn,
     GaussianModel,
-    GradientDescent,
 )
+from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.populations import platform_rows
-from kwiken.lab.reproduction.allocator.paragon import Episode, drawn
+from kwiken.lab.fleet.generators import replica_rows, score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
+from kwiken.lab.reproduction.allocator.paragon.episodes import Episode, drawn
 from kwiken.lab.reproduction.allocator.paragon.tables import descents, platforms, scores
 from kwiken.lab.reproduction.allocator.quasar.tables import matrix
 

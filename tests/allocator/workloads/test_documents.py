@@ -13,20 +13,19 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import (
-    SOURCES,
+from kwiken.allocator.workloads.completion.tails import ErrorTails
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import (
+    MAX_FREEDOM,
+    Correction,
     Estimate,
-    Measure,
     Size,
-    Spread,
     WorkloadProfile,
-    measurements_from_text,
     profiles_from_json,
     profiles_to_json,
-    workloads_from_toml,
 )
-from kwiken.allocator.workloads.completion import ErrorTails
-from kwiken.allocator.workloads.profile import MAX_FREEDOM, Correction
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Spread, workloads_from_toml
 from kwiken.base.errors import InputError
 
 WORKLOADS = """

@@ -13,27 +13,22 @@ from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 from scipy.stats import gamma, norm, t as student
 
-from kwiken.allocator.workloads import (
-    ColumnMeans,
-    CompletionKind,
-    FoldIn,
-    Measurements,
-    NearestRows,
-    candidates,
-    first_columns,
-    spare_within,
-)
-from kwiken.allocator.workloads.classification import Classification, _mean_square
-from kwiken.allocator.workloads.completion import (
+from kwiken.allocator.workloads.classification import Classification, _mean_square, first_columns
+from kwiken.allocator.workloads.completion.gaussian import (
     BayesianRows,
+    ColumnMeans,
     EntryErrors,
+    FoldIn,
     GaussianModel,
-    GradientDescent,
 )
+from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
+from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability, log_speedup
-from kwiken.allocator.workloads.completion.selection import held_out
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, held_out
 from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
+from kwiken.allocator.workloads.latency_limit import spare_within
+from kwiken.allocator.workloads.measurements import Measurements
 from kwiken.base.arrays import Floats
 from tests.support.allocation.low_rank_rows import low_rank_rows
 from tests.support.allocation.plain_descent import descended

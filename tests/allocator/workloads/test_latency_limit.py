@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 from scipy.stats import gamma
 
-from kwiken.allocator.workloads import UNKNOWN_VARIATION, spare_within
+from kwiken.allocator.workloads.latency_limit import UNKNOWN_VARIATION, spare_within
 from tests.support.allocation.replica_lines import gamma_work, p99_of_lines
 
 

@@ -9,17 +9,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.workloads import (
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    measurements_from_text,
-    profiles_from_json,
-    profiles_to_json,
-    workloads_from_toml,
-)
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import Size, profiles_from_json, profiles_to_json
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload, workloads_from_toml
 from kwiken.base.errors import InputError
 from tests.allocator.workloads.test_documents import change, document, drawn_profile, known_profile
 from tests.support.allocation.stated_length import StatedLength

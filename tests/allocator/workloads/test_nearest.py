@@ -9,22 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import (
-    Classifier,
-    CompletionKind,
-    ErrorTails,
-    FoldIn,
-    NearestRows,
-    candidates,
-    choose,
-    measurements_from_text,
-    profiles_from_json,
-    profiles_to_json,
-)
-from kwiken.allocator.workloads.completion import BayesianRows, EntryErrors, JoinedModel
+from kwiken.allocator.workloads.classification import Classifier
+from kwiken.allocator.workloads.completion.gaussian import BayesianRows, EntryErrors, FoldIn
+from kwiken.allocator.workloads.completion.joined import JoinedModel
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
-from kwiken.allocator.workloads.completion.selection import held_out
-from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
+from kwiken.allocator.workloads.completion.nearest import NearestRows
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose, held_out
+from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import ColumnMeans, FoldIn, candidates, choose, first_columns
-from kwiken.allocator.workloads.completion.selection import held_out
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import ColumnMeans, FoldIn
+from kwiken.allocator.workloads.completion.selection import candidates, choose, held_out
 from kwiken.allocator.workloads.completion.tails import MAX_SCALE, calibration
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import platform_rows
+from kwiken.lab.populations.platforms import platform_rows
 from kwiken.lab.reproduction.allocator.paragon.tables import platforms, scores
 from kwiken.lab.reproduction.allocator.quasar.tables import matrix
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import Classifier, choose, measurements_from_text
-from kwiken.allocator.workloads.completion import BayesianRows, ColumnMeans, EntryErrors, FoldIn
-from kwiken.allocator.workloads.completion.selection import held_out
+from kwiken.allocator.workloads.classification import Classifier
+from kwiken.allocator.workloads.completion.gaussian import BayesianRows, ColumnMeans, EntryErrors, FoldIn
+from kwiken.allocator.workloads.completion.selection import choose, held_out
+from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.base.errors import InputError
 
 COLUMNS = np.array([0, 3])

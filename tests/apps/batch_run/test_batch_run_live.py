@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.apps.batch_run import RACK_RESOURCE, BatchRun, BatchRunOutcome, DaskJobs, load_jobs
+from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, load_jobs
+from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
 from kwiken.apps.demo_batch.namespaces import one_network
 from kwiken.apps.demo_batch.processes import free_port, processes, start_dask
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import PlannedJob, RackPlan
+from kwiken.batch.racks.document import PlannedJob, RackPlan
 
 pytest.importorskip("distributed")
 RACKS = ["r1", "r2"]

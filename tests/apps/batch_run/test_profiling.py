@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kwiken.apps.batch_run import DaskJobs, profile_job
-from kwiken.apps.batch_run.profiling import sample_bytes
+from kwiken.apps.batch_run.dask_jobs import DaskJobs
+from kwiken.apps.batch_run.profiling import profile_job, sample_bytes
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJobs
-from kwiken.batch.jobs.replay import Predictor
+from kwiken.batch.jobs.job import BatchJobs
+from kwiken.batch.jobs.replay.predictor import Predictor
 from kwiken.cli.verbs import kwiken
 
 pytest.importorskip("distributed")

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.apps.batch_run.decisions import RunDecisions
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import PlannedJob, RackPlan
+from kwiken.batch.racks.document import PlannedJob, RackPlan
 
 WORKERS = {"r1": {"a1", "a2"}, "r2": {"b1", "b2"}, "r3": {"c1", "c2"}}
 

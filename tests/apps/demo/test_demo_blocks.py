@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.demo.setup import ARMS, Block, Schedule, orders
+from kwiken.apps.demo.setup.blocks import ARMS, Block, Schedule, orders
 from kwiken.apps.demo.trial.spend import SpentCall, catch_up_spend, spend_by_stage, total_spend, worst_window
 
 

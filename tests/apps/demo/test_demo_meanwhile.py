@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from kwiken.apps.demo.trial.meanwhile import expect_meanwhile
-from kwiken.model.plan import Budgets
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.trace import read_forest
-from kwiken.otel.write import RequestRecord, make_observer
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import RequestRecord
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from tests.otel.fit.test_fit_guesses import one
 
 

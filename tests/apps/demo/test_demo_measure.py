@@ -18,31 +18,24 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.console import Bar
-from kwiken.apps.demo import TerminalWatch
-from kwiken.apps.demo.faults import DisturbedStage, Disturber, choose
-from kwiken.apps.demo.faults.disturb import DisturbanceError
+from kwiken.apps.console.output import Bar
+from kwiken.apps.demo.faults.disturb import DisturbanceError, DisturbedStage, Disturber, choose
 from kwiken.apps.demo.faults.pauser import PausedProcess
-from kwiken.apps.demo.pace import Finding, HealthWindow, InconclusiveRunError, Monitor, Pace
-from kwiken.apps.demo.setup import (
-    Block,
-    DemoSettings,
-    Folder,
-    Load,
-    LoadError,
-    Record,
-    Schedule,
-    Timing,
-    divide,
-    read_records,
-)
-from kwiken.apps.demo.setup.settings import MAX_SECONDS, MIN_SECONDS
-from kwiken.apps.demo.trial import run_blocks
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError
+from kwiken.apps.demo.pace.health import Finding, HealthWindow
+from kwiken.apps.demo.pace.monitor import Monitor
+from kwiken.apps.demo.pace.rate_search import Pace
+from kwiken.apps.demo.progress import TerminalWatch
+from kwiken.apps.demo.setup.blocks import Block, Schedule
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import Load, LoadError, Record, read_records
+from kwiken.apps.demo.setup.settings import MAX_SECONDS, MIN_SECONDS, DemoSettings, Timing, divide
+from kwiken.apps.demo.trial.arms import run_blocks
 from kwiken.apps.demo.trial.measure import assign, attach, calls_of, spent_of, under_another_plan
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 

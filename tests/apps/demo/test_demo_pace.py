@@ -9,24 +9,20 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.demo.pace import (
+from kwiken.apps.demo.pace.attempt import RateTrial, slower_rate
+from kwiken.apps.demo.pace.health import Finding, HealthWindow, assess, check_outcome, check_unrest
+from kwiken.apps.demo.pace.rate_search import (
+    MAX_DEFAULT_RATE,
+    MIN_RATE,
     RATES,
-    Finding,
-    HealthWindow,
     Pace,
     RateSearch,
     RateStep,
-    RateTrial,
-    assess,
-    check_outcome,
-    check_unrest,
     seconds_for,
-    slower_rate,
 )
-from kwiken.apps.demo.pace.rate_search import MAX_DEFAULT_RATE, MIN_RATE
-from kwiken.apps.demo.setup import EDGE_S, SETTLE_S, divide
+from kwiken.apps.demo.setup.settings import EDGE_S, SETTLE_S, divide
 from kwiken.apps.report.sections.headline import MIN_REQUESTS_FOR_DIRECTION
-from kwiken.base.machine import ProcessorUse
+from kwiken.base.machine.processor_use import ProcessorUse
 
 CPU_S = st.floats(0.0005, 0.2)  # processor time of one request
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from kwiken.apps.demo.trial import DemoStretch, Learned, first_plan, learn, learn_copies
+from kwiken.apps.demo.trial.plans import DemoStretch, Learned, first_plan, learn, learn_copies
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord
+from kwiken.model.plan.plan import Plan
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord
 from tests.apps.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
 from tests.support.otel.span_trees import MS

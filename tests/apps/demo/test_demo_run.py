@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.apps.report import Wishes, find, gather
-from kwiken.apps.report.model import read_result
+from kwiken.apps.report.collect import Wishes, gather
+from kwiken.apps.report.inputs import find
+from kwiken.apps.report.model.result import read_result
 from kwiken.cli.live.demo import NOTHING_TOLD
-from kwiken.model.plan import Plan
-from kwiken.model.profile import profile_from_json
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_from_json
 
 TRIES = 3
 

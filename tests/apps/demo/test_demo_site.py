@@ -8,11 +8,13 @@ from typing import Any, cast
 import pytest
 
 from kwiken.apps.demo import site as module
-from kwiken.apps.demo.pace import InconclusiveRunError
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError
 from kwiken.apps.demo.progress import DemoWatch
-from kwiken.apps.demo.setup import DemoSettings, Folder, LoadError
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import LoadError
+from kwiken.apps.demo.setup.settings import DemoSettings
 from kwiken.apps.demo.site import Site, no_tick
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.cluster import Cluster
 
 
 class BusyCluster:

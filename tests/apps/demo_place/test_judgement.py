@@ -11,27 +11,18 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from kwiken.allocator.adaptation import Adaptation, Observation
-from kwiken.allocator.placement import (
-    Caution,
-    NodeLedger,
-    PlacingStatus,
-    admit_all,
-    document,
-    nodes_from_toml,
-    request_for,
-)
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    WorkloadProfile,
-    profiles_to_json,
-    workloads_from_toml,
-)
-from kwiken.apps.demo_place import verdict
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import PlacingStatus, admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile, profiles_to_json
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, workloads_from_toml
+from kwiken.apps.demo_place.demo_verdict import verdict
 from kwiken.apps.demo_place.outcome import (
     DemoPlaceResult,
     Loss,
@@ -60,6 +51,7 @@ from kwiken.apps.demo_place.scene import (
 from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import run_verb
 from kwiken.base.errors import KwikenError
+from kwiken.model.nodes.document import nodes_from_toml
 from tests.support.allocation.replica_lines import CALLS, p99_of_lines
 
 OURS = "times the cost of thrifty"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.apps.deploy import code_of
+from kwiken.apps.deploy.code import code_of
 from kwiken.base.errors import InputError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.apps.deploy import pinned
+from kwiken.apps.deploy.installed import pinned
 from kwiken.base.errors import InputError
 
 WHEEL = Path("kwiken-9.8.7-py3-none-any.whl")

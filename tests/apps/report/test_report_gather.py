@@ -12,22 +12,23 @@ import msgspec
 import numpy as np
 import pytest
 
-from kwiken.apps.report import Wishes, find, gather
-from kwiken.apps.report.charts import pick_requests
 from kwiken.apps.report.charts.requests import (
     critical_stages,
+    pick_requests,
     pick_rescued,
     pick_slow,
     request_of,
     rescued_in,
     spared_ns,
 )
-from kwiken.apps.report.inputs import kind_of
-from kwiken.apps.report.model import LoadRow
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import part_of, profile_from_json, profile_to_json
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
-from kwiken.tail.planning import make_plan
+from kwiken.apps.report.collect import Wishes, gather
+from kwiken.apps.report.inputs import find, kind_of
+from kwiken.apps.report.model.rows import LoadRow
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.subset import part_of
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.otel.traces import many

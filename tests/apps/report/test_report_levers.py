@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from kwiken.apps.report.model import Section, Table
-from kwiken.apps.report.sections import Material, other_levers, spending, summary
-from kwiken.model.plan import Budgets, CatchUpPolicy, Costs, Expected, Ladder, PartialPolicy, Plan, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.apps.report.model.page import Section, Table
+from kwiken.apps.report.sections.headline import summary
+from kwiken.apps.report.sections.levers import other_levers
+from kwiken.apps.report.sections.spend import spending
+from kwiken.apps.report.sections.views import Material
+from kwiken.model.plan.plan import (
+    Budgets,
+    CatchUpPolicy,
+    Costs,
+    Expected,
+    Ladder,
+    PartialPolicy,
+    Plan,
+    StagePlan,
+)
+from kwiken.model.service.stage import Reissue
 
 PLAN = Plan(
     version=1,

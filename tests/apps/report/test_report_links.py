@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from kwiken.apps.report import build_page
-from kwiken.apps.report.charts import GanttRequest
-from kwiken.apps.report.model import render
-from kwiken.apps.report.sections import Material
+from kwiken.apps.report.build import build_page
+from kwiken.apps.report.charts.gantt import GanttRequest
+from kwiken.apps.report.model.page import render
+from kwiken.apps.report.sections.views import Material
 from kwiken.cli.study.report import command
 
 REQUEST = GanttRequest(trace_id="ab" * 16, arm="before", total_ms=44.5, tracks=())

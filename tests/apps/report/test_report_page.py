@@ -12,10 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from kwiken.apps.report import build_page
-from kwiken.apps.report.charts import CurveView, GanttRequest
-from kwiken.apps.report.charts.gantt import GanttBar, Track
-from kwiken.apps.report.model import (
+from kwiken.apps.report.build import build_page
+from kwiken.apps.report.charts.curves import CurveView
+from kwiken.apps.report.charts.gantt import GanttBar, GanttRequest, Track
+from kwiken.apps.report.model.page import render
+from kwiken.apps.report.model.result import (
     ArmCount,
     CutInterval,
     DemoResult,
@@ -25,17 +26,17 @@ from kwiken.apps.report.model import (
     Settings,
     Spent,
     StageShare,
-    ladder_of,
     read_result,
-    render,
 )
-from kwiken.apps.report.sections import Material, of_result
+from kwiken.apps.report.model.statistics import ladder_of
+from kwiken.apps.report.sections.headline import of_result
 from kwiken.apps.report.sections.sections import _ladder_table
+from kwiken.apps.report.sections.views import Material
 from kwiken.base.errors import InputError
 from kwiken.cli.live.demo import latency_rows
-from kwiken.model.plan import Budgets, Costs, Expected, Intervals, Ladder, Plan, SpanMatch, StagePlan
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Expected, Intervals, Ladder, Plan, SpanMatch, StagePlan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
 
 HOSTILE = '<script>alert("1")</script>&\'"'
 NAMES = ("parse", "lookup", "rank")

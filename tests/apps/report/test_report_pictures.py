@@ -10,24 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.report.charts import (
-    Band,
-    CurveView,
-    GanttRequest,
-    Line,
-    StageBox,
-    draw_curve,
-    draw_dag,
-    draw_gantt,
-    draw_ladder,
-)
-from kwiken.apps.report.charts.curves import height_at
-from kwiken.apps.report.charts.dag import BOX_H, fewer
-from kwiken.apps.report.charts.gantt import GanttBar, Track
+from kwiken.apps.report.charts.curves import CurveView, draw_curve, height_at
+from kwiken.apps.report.charts.dag import BOX_H, StageBox, draw_dag, fewer
+from kwiken.apps.report.charts.gantt import GanttBar, GanttRequest, Track, draw_gantt
 from kwiken.apps.report.charts.layers import lay_out
-from kwiken.apps.report.charts.percentiles import nines
+from kwiken.apps.report.charts.percentiles import Band, Line, draw_ladder, nines
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
-from kwiken.apps.report.model import cut_with_interval, number_format, tail_points
+from kwiken.apps.report.model import number_format
+from kwiken.apps.report.model.statistics import cut_with_interval, tail_points
 
 
 def test_the_axis_gives_each_nine_the_same_room() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
-from kwiken.runtime.cluster.state import StateFiles
+from kwiken.base.machine.files import read_file
+from kwiken.runtime.cluster.state.files import StateFiles
 from kwiken.runtime.process.tokens import read_tokens
 
 

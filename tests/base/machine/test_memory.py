@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.base.machine import memory_limit
+from kwiken.base.machine.memory import memory_limit
 
 MIB = 1 << 20
 

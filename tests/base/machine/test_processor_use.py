@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.base.machine import ProcessorUse, Reading, processors_given, read_processors, use_between
+from kwiken.base.machine.processor_use import ProcessorUse, Reading, use_between
+from kwiken.base.machine.reading import processors_given, read_processors
 
 linux = pytest.mark.skipif(not Path("/proc/stat").exists(), reason="needs Linux's /proc")
 SECONDS = st.floats(0, 1e4)

@@ -8,17 +8,19 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.batch.jobs import BatchJob
-from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.jobs.replay import Predictor, interval_width
+from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.jobs.replay.calibration import (
     LEAST_WIDTH,
     MIN_HELD_OUT,
     MOST_WIDTH,
     conformal_width,
+    interval_width,
     width_needed,
 )
-from kwiken.lab.queries import draw_query, event_log, run_query
+from kwiken.batch.jobs.replay.predictor import Predictor
+from kwiken.lab.queries.event_lines import event_log
+from kwiken.lab.queries.world import draw_query, run_query
 
 
 def ran(executors: int, seed: int) -> BatchJob:

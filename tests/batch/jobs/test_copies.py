@@ -8,13 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.batch.jobs.copies import compare_copies
 from kwiken.batch.jobs.copies.apportion import apportion_copies, copy_job, no_copies, policies_of, raised
-from kwiken.batch.jobs.copies.comparison import DOUBLED, EQUAL, HINDSIGHT, NONE, SHARED, SPECULATION
+from kwiken.batch.jobs.copies.comparison import (
+    DOUBLED,
+    EQUAL,
+    HINDSIGHT,
+    NONE,
+    SHARED,
+    SPECULATION,
+    compare_copies,
+)
 from kwiken.batch.jobs.copies.hindsight import DrawnJob, copies_in_hindsight
 from kwiken.batch.jobs.copies.policy import CopyPolicy, drawn, replay_doubled, replay_with_copies
-from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.jobs.replay import ReplayedStage, RunModel, Slots, StageTaskTimes, run_model
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.jobs.replay.replayed_run import RunModel, run_model
+from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots
+from kwiken.batch.jobs.replay.task_times import StageTaskTimes
 from tests.support.data.batch import spark_lines as spark
 
 

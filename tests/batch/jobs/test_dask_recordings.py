@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kwiken.batch.jobs.logs import LogFindings, read_log
+from kwiken.batch.jobs.logs.reading import LogFindings, read_log
 
 HEAD = {"recorded": "dask", "version": 1, "name": "sums", "began_ms": 1000}
 WORKER = {"worker": "tcp://w1", "host": "10.0.0.1", "rack": "r1", "slots": 2, "from_ms": 900}

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJobs, facts_of, predict_size
-from kwiken.batch.jobs.logs import read_log, swim_job
+from kwiken.batch.jobs.facts import facts_of
+from kwiken.batch.jobs.job import BatchJobs
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.jobs.logs.swim import swim_job
+from kwiken.batch.jobs.sizes import predict_size
 from tests.support.data.batch.spark_lines import small_log
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.jobs import BatchJob
-from kwiken.batch.jobs.logs import LogFindings, read_log
+from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs.logs.reading import LogFindings, read_log
 from tests.support.data.batch import spark_lines as spark
 
 HADOOP = [

@@ -9,19 +9,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.mapreduce import (
+from kwiken.batch.jobs.mapreduce.deadline_tuples import candidates
+from kwiken.batch.jobs.mapreduce.formulas import (
     MapReduceJob,
     MapReduceProfile,
     RackNetwork,
     SlotsOfMachine,
-    TaskFlow,
-    candidates,
-    critical_path,
-    fit_profile,
     rack_times,
     reserved_times,
     shuffle_over_racks,
 )
+from kwiken.batch.jobs.mapreduce.rates import TaskFlow, fit_profile
+from kwiken.batch.jobs.mapreduce.stages import critical_path
 
 SLOTS = SlotsOfMachine(map_slots=8, reduce_slots=2)
 SORT = MapReduceProfile(s_map=1, s_reduce=1, b_map=200, b_reduce=400, b_disk=250)  # megabits per second

@@ -9,16 +9,9 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import (
-    BatchJob,
-    BatchStage,
-    RecurringSchedule,
-    StageBytes,
-    TaskTimes,
-    forecast_size,
-    predict_size,
-    scheduled_runs,
-)
+from kwiken.batch.jobs.job import BatchJob, BatchStage, StageBytes, TaskTimes
+from kwiken.batch.jobs.recurring import RecurringSchedule, scheduled_runs
+from kwiken.batch.jobs.sizes import forecast_size, predict_size
 
 DAY_S = 86_400.0
 MONDAY = datetime(2026, 1, 26, tzinfo=UTC).timestamp()

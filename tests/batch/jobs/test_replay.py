@@ -7,23 +7,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob, BatchStage, ExecutorSpan, TaskTimes
-from kwiken.batch.jobs.logs import read_log, swim_job
-from kwiken.batch.jobs.replay import (
-    NetworkBounds,
-    Predictor,
-    ReplayedStage,
-    Slots,
-    StageTaskTimes,
-    baselines_at,
-    by_ernest,
-    choose_model,
-    replay,
-    run_model,
-    runs_by_job,
-    smallest_in_time,
-)
-from kwiken.lab.queries import draw_query, event_log, run_query
+from kwiken.batch.jobs.job import BatchJob, BatchStage, ExecutorSpan, TaskTimes
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.jobs.logs.swim import swim_job
+from kwiken.batch.jobs.replay.baselines import by_ernest
+from kwiken.batch.jobs.replay.choice import baselines_at, choose_model, smallest_in_time
+from kwiken.batch.jobs.replay.predictor import Predictor, runs_by_job
+from kwiken.batch.jobs.replay.replayed_run import NetworkBounds, run_model
+from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots, replay
+from kwiken.batch.jobs.replay.task_times import StageTaskTimes
+from kwiken.lab.queries.event_lines import event_log
+from kwiken.lab.queries.world import draw_query, run_query
 
 
 def stage(

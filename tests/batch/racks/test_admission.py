@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.jobs.replay import NetworkBounds, Predictor
-from kwiken.batch.racks import admission_tree, judge_offers, offers_in_time, select_tuple
-from kwiken.lab.queries import draw_query, event_log, run_query
-from kwiken.model.nodes import cluster_from_toml
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.jobs.replay.predictor import Predictor
+from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
+from kwiken.batch.racks.admission import admission_tree, judge_offers, offers_in_time
+from kwiken.batch.racks.selection import select_tuple
+from kwiken.lab.queries.event_lines import event_log
+from kwiken.lab.queries.world import draw_query, run_query
+from kwiken.model.nodes.document import cluster_from_toml
 from tests.support.data.batch.clusters import two_racks
 
 CLUSTER = two_racks("slots = 4", "nic_gbps = 1")

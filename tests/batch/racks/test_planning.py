@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import plan_racks, problem_of, rack_plan
 from kwiken.batch.racks.bounds import batch_bound_s, bound_s, mean_bound_s, online_bound_as_printed_s
+from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.exchanges import exchange
-from kwiken.batch.racks.problem import RackProblem, penalised
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import RackProblem, penalised, problem_of
 from kwiken.batch.racks.provisioning import (
     Evaluator,
     path_of,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.racks import RackTree, TreeReservation, TupleOffer, select_tuple
+from kwiken.batch.racks.selection import TupleOffer, select_tuple
+from kwiken.batch.racks.tree import RackTree, TreeReservation
 
 
 def one_rack() -> RackTree:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.workloads import profiles_from_json
+from kwiken.allocator.workloads.profile import profiles_from_json
 from tests.support.project.commands import refused, run
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "allocator" / "measurements.toml"

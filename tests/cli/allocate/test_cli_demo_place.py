@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.placement import PlacingStatus
-from kwiken.apps.demo_place import PlacedArm
-from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, Recovery, ServiceOutcome
+from kwiken.allocator.placement.order import PlacingStatus
+from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, PlacedArm, Recovery, ServiceOutcome
 from kwiken.base.errors import KwikenError
 from tests.support.project.commands import refused, run
 

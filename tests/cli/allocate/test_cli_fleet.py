@@ -9,7 +9,8 @@ import pytest
 
 from kwiken.cli.allocate.fleet import COLUMNS
 from kwiken.lab import fleet as lab_fleet
-from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+from kwiken.lab.fleet.catalogue import SCENARIOS
+from kwiken.lab.fleet.managers import CONTESTANTS
 from tests.support.project.commands import refused, run
 
 

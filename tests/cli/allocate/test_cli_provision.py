@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from kwiken.allocator.provisioning import Provision
+from kwiken.allocator.provisioning.document import Provision
 from tests.support.models.price_lists import SPOT_OFFER, price_list
 from tests.support.project.commands import refused, run
 

@@ -10,10 +10,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kwiken.allocator.placement import Placement
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.cli.allocate import size
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Origin, profile_to_json
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.profile import Origin
 from tests.allocator.capacity.test_supply import NODES
 from tests.support.models.pauses import pausing_profile
 from tests.support.models.stragglers import straggling_profile

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kwiken.base.errors import InputError
-from kwiken.batch.racks import RackPlan
+from kwiken.batch.racks.document import RackPlan
 from kwiken.cli.verbs import kwiken
 from tests.support.data.batch.clusters import two_racks
 from tests.support.project.commands import ROOT, refused

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kwiken.cli.verbs import kwiken
-from kwiken.traffic import TrafficEndpoint, TrafficModel, TrafficUnit, WindowDays
-from kwiken.traffic.document import LearnedWindow, PriorWeights
-from kwiken.traffic.windows import DayWindow
+from kwiken.traffic.document import LearnedWindow, PriorWeights, TrafficModel
+from kwiken.traffic.flows import TrafficEndpoint, TrafficUnit
+from kwiken.traffic.windows import DayWindow, WindowDays
 from tests.support.data.batch.clusters import two_racks
 from tests.support.project.commands import refused
 

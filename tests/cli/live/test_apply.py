@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from kwiken import Budgets, Plan, Reissue, Service, SpanMatch, StagePlan
-from kwiken.model.plan import Costs
-from kwiken.runtime import Executor, Gateway, GatewaySettings, LocalTransport, SystemClock, local_replicas
+from kwiken.model.plan.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.project.commands import run
 
 TOKEN = "a-token"

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.live.gateway import figures_of
-from kwiken.tail.autopilot import AutopilotRecord, LoggedDecision
+from kwiken.cli.live.gateway.figures import figures_of
+from kwiken.tail.autopilot.record import AutopilotRecord, LoggedDecision
 from tests.support.project.commands import refused, run
 from tests.support.runtime.server_processes import KWIKEN, free_port
 from tests.support.runtime.stacks import kwiken, running_cluster

@@ -19,7 +19,8 @@ import pytest
 from kwiken.cli.live.detach import _last_log_line
 from kwiken.cli.live.up import crowd_line
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState, StateFiles
+from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, ProcessState
+from kwiken.runtime.cluster.state.files import StateFiles
 from tests.support.peers.http_servers import Asked, Told, http_server
 from tests.support.project.commands import refused, run
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.allocator.workloads import profiles_to_json
+from kwiken.allocator.workloads.profile import profiles_to_json
 from kwiken.base.errors import InputError
-from kwiken.cli.live.placing import Placed, PlacementOptions
 from kwiken.cli.live.placing.claim import claimed_nodes
-from kwiken.cli.live.placing.options import service_targets
-from kwiken.cli.shared import load_service
+from kwiken.cli.live.placing.options import PlacementOptions, service_targets
+from kwiken.cli.live.placing.placement_inputs import Placed
+from kwiken.cli.shared.options import load_service
 from tests.support.runtime.clusters import profile
 
 SERVICE = load_service("kwiken.services.hello:hello")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.workloads import profiles_to_json
+from kwiken.allocator.workloads.profile import profiles_to_json
 from kwiken.runtime.base.process_id import Identity
 from tests.support.project.commands import ROOT, refused, run
 from tests.support.runtime.clusters import profile

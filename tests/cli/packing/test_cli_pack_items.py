@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.packing.documents import cluster_from_kubectl
+from kwiken.allocator.packing.documents.kubernetes import cluster_from_kubectl
 from kwiken.base.errors import InputError
 from tests.support.allocation.packing.clusters import budget_item, listed, node_item, pod_item, usage_rows
 from tests.support.project.commands import refused, run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.model.profile import profile_to_json
+from kwiken.model.profile.codec import profile_to_json
 from kwiken.tail.planning import under_load
 from kwiken.tail.queueing.load import guard as guard_module
 from tests.support.models.queue_profiles import queue_profile, rate_of

@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
-from kwiken.tail.judging import Judgement
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from tests.support.otel.span_trees import jaeger_json
 from tests.support.project.commands import refused, run
 from tests.support.runtime.gateway_traces import shop_request, spans_of

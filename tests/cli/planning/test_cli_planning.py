@@ -11,11 +11,12 @@ import pytest
 from msgspec import structs
 
 from kwiken.cli.planning.plan import COST_MODELS, SPREADS
-from kwiken.cli.shared import OBJECTIVES
-from kwiken.model.plan import Plan
-from kwiken.model.profile import profile_to_json
+from kwiken.cli.shared.options import OBJECTIVES
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_to_json
 from kwiken.model.profile.cost_models import MODELS
-from kwiken.tail.apportion import OBJECTIVES as KNOWN_OBJECTIVES, SPREADS as KNOWN_SPREADS
+from kwiken.tail.apportion.apportioner import SPREADS as KNOWN_SPREADS
+from kwiken.tail.apportion.sum_of_variances import OBJECTIVES as KNOWN_OBJECTIVES
 from tests.apps.demo.test_demo_meanwhile import write as written
 from tests.otel.fit.test_fit_guesses import one
 from tests.support.models.profiles import small_profile

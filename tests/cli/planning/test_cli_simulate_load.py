@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.plan import Plan
-from kwiken.model.profile import profile_from_json, profile_to_json
-from kwiken.tail.queueing.load import guard as guard_module, load_model, simulate_load
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.tail.queueing.load import guard as guard_module
+from kwiken.tail.queueing.load.decompose import load_model
+from kwiken.tail.queueing.load.simulate import simulate_load
 from tests.support.models.profiles import small_profile
 from tests.support.models.queue_profiles import queue_profile, rate_of
 from tests.support.project.commands import refused, run

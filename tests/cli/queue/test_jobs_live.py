@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.runtime.cluster.state import StateFiles
-from kwiken.runtime.cluster.state.jobs import EventKind, JobFolder, read_events
+from kwiken.runtime.cluster.state.files import StateFiles
+from kwiken.runtime.cluster.state.jobs.documents import EventKind
+from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+from kwiken.runtime.cluster.state.jobs.journal import read_events
 from tests.support.runtime.stacks import kwiken
 
 pytestmark = [

@@ -15,16 +15,15 @@ from kwiken.cli.queue.chances_kept import chance_bands
 from kwiken.cli.queue.queue import command as queue
 from kwiken.cli.queue.submit import command as submit
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state.jobs import (
+from kwiken.runtime.cluster.state.jobs.documents import (
     EventKind,
     JobEvent,
-    JobFolder,
-    JobJournal,
     QueueView,
     RunningJob,
     WaitingView,
-    read_events,
 )
+from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+from kwiken.runtime.cluster.state.jobs.journal import JobJournal, read_events
 from tests.support.allocation.jobs import order
 
 

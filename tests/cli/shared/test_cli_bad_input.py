@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.shared import load_service
-from kwiken.model.plan import Plan
-from kwiken.model.profile import profile_to_json
+from kwiken.cli.shared.options import load_service
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_to_json
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, ProcessState
+from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, ProcessState
 from tests.support.otel.traces import many
 from tests.support.peers.hostile import (
     ATTACK,

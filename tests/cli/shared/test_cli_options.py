@@ -10,8 +10,8 @@ import click
 import pytest
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.cli.shared import NOT_NEGATIVE, POSITIVE, SHARE, Real, load_service
-from kwiken.model.service import Service
+from kwiken.cli.shared.options import NOT_NEGATIVE, POSITIVE, SHARE, Real, load_service
+from kwiken.model.service.service import Service
 
 
 class TestNumbers:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.console import print_json, print_table, progress, read_text, write_text
+from kwiken.apps.console.output import print_json, print_table, progress, read_text, write_text
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Ladder
+from kwiken.model.plan.plan import Budgets, Ladder
 
 
 class TestRead:

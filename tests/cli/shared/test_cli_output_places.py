@@ -12,11 +12,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kwiken.apps.console import check_writable, write_text
+from kwiken.apps.console.output import check_writable, write_text
 from kwiken.base.errors import InputError
-from kwiken.cli import kwiken
 from kwiken.cli.shared.input_files import OUTPUTS
 from kwiken.cli.shared.verb_group import VerbContext
+from kwiken.cli.verbs import kwiken
 
 ELSEWHERE = {"FILE|FOLDER", "FOLDER", "DIR"}  # metavars of outputs that may be folders, which a verb makes
 

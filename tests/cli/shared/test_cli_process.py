@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.shared import spread
-from kwiken.model.profile import profile_to_json
+from kwiken.cli.shared.engines import spread
+from kwiken.model.profile.codec import profile_to_json
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import reading_command, refused, run
 

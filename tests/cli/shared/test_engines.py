@@ -19,11 +19,12 @@ from click.testing import CliRunner
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job
-from kwiken.cli.shared import engines, spread
+from kwiken.cli.shared import engines
+from kwiken.cli.shared.engines import spread
 from kwiken.cli.verbs import kwiken
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import profile_to_json
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.tail.planning.planner import make_plan
 from tests.support.models.queue_profiles import queue_profile
 from tests.support.otel.folders import folder_of
 from tests.support.runtime.server_processes import free_port

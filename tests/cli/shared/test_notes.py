@@ -10,8 +10,9 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.apps.console import note_sentences, note_summaries, note_words
-from kwiken.model.profile import Drift, notes as profile
+from kwiken.apps.console.notes import note_sentences, note_summaries, note_words
+from kwiken.model.profile import notes as profile
+from kwiken.model.profile.change_over_time import Drift
 from kwiken.tail.apportion import notes as apportion
 from kwiken.tail.partial import notes as partial
 from kwiken.tail.planning import notes as planning

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kwiken.export.block_io import csv_text
-from kwiken.storage.trace import BlockTrace, trace_from_text
+from kwiken.export.block_io.trace_text import csv_text
+from kwiken.storage.trace.block_trace import BlockTrace
+from kwiken.storage.trace.formats import trace_from_text
 from tests.support.data.storage.traces import log_and_hot_zone
 from tests.support.project.commands import ROOT, refused, run
 

@@ -12,7 +12,7 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.cli.data.storage.replay_file import made_file, replay
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.trace.block_trace import BlockTrace
 from tests.support.data.storage.traces import log_and_hot_zone
 from tests.support.project.commands import refused, run
 
@@ -89,7 +89,7 @@ def test_large_ios_of_many_workers_are_refused_before_memory_is_taken(tmp_path: 
 
 
 def test_gaps_that_contradict_their_mean_do_not_lengthen_a_run(tmp_path: Path) -> None:
-    from kwiken.storage.model import train
+    from kwiken.storage.model.training import train
 
     document = json.loads(train(log_and_hot_zone(500)).to_json())
     for law in document["gaps"]:

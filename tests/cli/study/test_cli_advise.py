@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.apps.report import advice_page, advice_sentences
-from kwiken.tail.advice import Advice, Doubt
+from kwiken.apps.report.advice_words import advice_sentences
+from kwiken.apps.report.page_of_advice import advice_page
+from kwiken.tail.advice.contents import Advice, Doubt
 from kwiken.tail.judging.judgement_document import Cut
 from tests.support.otel.replicated import Shop
 from tests.support.otel.span_trees import jaeger_json

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from kwiken.cli.study.export import PROGRAMS
-from kwiken.export.plans import PROGRAMS as EXPORTERS
-from kwiken.model.plan import Plan, SpanMatch, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.export.plans.programs import PROGRAMS as EXPORTERS
+from kwiken.model.plan.plan import Plan, SpanMatch, StagePlan
+from kwiken.model.service.stage import Reissue
 from tests.support.otel.exports import plan_with, stage
 from tests.support.project.commands import refused, run
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.profile import profile_from_json
-from kwiken.otel.write import Sample, otlp_lines
+from kwiken.model.profile.codec import profile_from_json
+from kwiken.otel.write.convert import otlp_lines
+from kwiken.otel.write.records import Sample
 from tests.support.otel.span_trees import T0, jaeger_json, layered_dag, record
 from tests.support.otel.traces import jaeger, many, span
 from tests.support.project.commands import refused, run

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from kwiken.cli.data.traffic.tables import talkers
-from kwiken.traffic import MapLevel, TrafficModel
+from kwiken.traffic.document import TrafficModel
+from kwiken.traffic.maps import MapLevel
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "traffic"

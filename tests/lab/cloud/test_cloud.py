@@ -5,22 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.cloud import (
-    CLOUD_SCENARIOS,
+from kwiken.lab.cloud.load_shapes import drawn_load
+from kwiken.lab.cloud.scenarios import CLOUD_SCENARIOS, CloudJobs, draw_jobs
+from kwiken.lab.cloud.settings import CloudSettings, CloudStrategy, Keeping
+from kwiken.lab.cloud.simulation import _Run, run_cloud
+from kwiken.lab.cloud.weather import (
+    RESOURCES,
     SIZES,
-    CloudSettings,
-    CloudStrategy,
-    Keeping,
     batch_slowdown,
-    draw_jobs,
-    drawn_load,
     experienced,
     latency_factor,
-    run_cloud,
+    outside_load,
+    spin_up_s,
 )
-from kwiken.lab.cloud.scenarios import CloudJobs
-from kwiken.lab.cloud.simulation import _Run
-from kwiken.lab.cloud.weather import RESOURCES, outside_load, spin_up_s
 
 
 def few(scenario: str = "low", count: int = 900) -> CloudJobs:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.crowded import ABLATIONS, CROWDED_MANAGERS, CROWDED_PAIRS, crowded, paired
-from kwiken.lab.crowded.comparison import ABLATED_PAIRS, OrderVerdict
+from kwiken.lab.crowded.comparison import ABLATED_PAIRS, CROWDED_PAIRS, OrderVerdict, crowded, paired
+from kwiken.lab.crowded.managers import CROWDED_MANAGERS
 from kwiken.lab.crowded.simulation import CrowdedSimulation
-from kwiken.lab.crowded.truth import Rules, drawn_world
+from kwiken.lab.crowded.truth.draw import drawn_world
+from kwiken.lab.crowded.truth.rules import ABLATIONS, Rules
 
 TIMES_S = np.arange(60.0) * 5
 

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.crowded.truth import NOWHERE, CrowdedNodes, CrowdedWorld, drawn_world
+from kwiken.lab.crowded.truth.draw import CrowdedWorld, drawn_world
 from kwiken.lab.crowded.truth.law import left, processor_left
 from kwiken.lab.crowded.truth.measured_speeds import MACHINE_TYPES, PERMILLE
+from kwiken.lab.crowded.truth.nodes import NOWHERE, CrowdedNodes
 from kwiken.lab.crowded.truth.programs import LOSS_OF_SCORE, RESOURCES, STEEPNESS
 from kwiken.lab.crowded.truth.rules import Law, Rules
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.disks import APPLICATIONS, DiskModel, cached_share, drawn_trace, fragmented_trace, served
-from kwiken.storage.trace import trace_of
+from kwiken.lab.disks.applications import APPLICATIONS, drawn_trace, fragmented_trace
+from kwiken.lab.disks.devices import DiskModel, cached_share, served
+from kwiken.storage.trace.block_trace import trace_of
 
 
 @pytest.mark.parametrize(("gap_ms", "wanted"), [(10.0, 100.0), (1.0, 1000.0 / (6.0 + 8192 / 1e5))])

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.workloads import Measure, Size, Target, Workload
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.behaviour import Knowledge
 from kwiken.lab.fleet.managers import CONTESTANTS, simulate
 from kwiken.lab.fleet.platforms import LOCAL, Platform, cluster_of
-from kwiken.lab.fleet.simulator import FleetOutcome, FleetSimulation
+from kwiken.lab.fleet.simulator.outcome import FleetOutcome
 from kwiken.lab.fleet.simulator.scenario import FOREVER, Job, Phase, PhaseStep, Scenario, UserReservation
+from kwiken.lab.fleet.simulator.simulation import FleetSimulation
 from kwiken.lab.fleet.world import World, behaviour_of
 
 # Paragon places what users reserve, Quasar chooses sizes; both watch their workloads, the others do not.

@@ -8,16 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.workloads import (
-    SOURCES,
-    CompletionKind,
-    FoldIn,
-    Measure,
-    Size,
-    candidates,
-    choose,
-    first_columns,
-)
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import FoldIn
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.arrays import Floats
 from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.behaviour import ENTRIES_AGAIN, Behaviour, Knowledge, predicted

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import Cluster, Node, NodeClass
-from kwiken.allocator.workloads import Estimate, Size
+from kwiken.allocator.workloads.profile import Estimate, Size
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet import comparison
 from kwiken.lab.fleet.managers import CONTESTANTS
@@ -17,6 +16,7 @@ from kwiken.lab.fleet.simulator.manager import DETECTION_S, Manager
 from kwiken.lab.fleet.simulator.outcome import FleetOutcome, PhaseChange
 from kwiken.lab.fleet.simulator.scenario import Outage, PhaseStep, Scenario
 from kwiken.lab.fleet.simulator.truth import Truth
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.lab.fleet.test_fleet_simulator import batch, cluster, exactly, played, profile, service
 
 

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from kwiken.allocator.workloads import SOURCES, Size, Spread, Target, Workload, WorkloadProfile
+from kwiken.allocator.workloads.profile import Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Spread, Target, Workload
 from kwiken.lab.fleet.simulator.manager import DETECTION_S
 from kwiken.lab.fleet.simulator.outcome import FleetOutcome
 from kwiken.lab.fleet.simulator.reactions import COOL_DOWN_S

@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import SOURCE_CAUTION, request_for
-from kwiken.allocator.schedulers import reservation
-from kwiken.allocator.workloads import Measure, Size
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.workloads.profile import Size
+from kwiken.allocator.workloads.workload import Measure
 from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
 from kwiken.lab.fleet.generators import CORES, MEMORY_GB

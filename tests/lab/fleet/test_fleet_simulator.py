@@ -9,9 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.placement import SOURCE_CAUTION, Cluster, Node, NodeClass, PlacementRequest, request_for
-from kwiken.allocator.schedulers import reservation, scheduler
-from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.schedulers.baselines import reservation
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.errors import InputError
 from kwiken.lab.fleet.application_world import applications
 from kwiken.lab.fleet.catalogue import SCENARIOS
@@ -32,6 +36,7 @@ from kwiken.lab.fleet.simulator.scenario import (
 from kwiken.lab.fleet.simulator.simulation import FleetSimulation
 from kwiken.lab.fleet.targets import targets
 from kwiken.lab.fleet.world import World
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 FAST, SLOW = "fast", "slow"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.lab.fleet.platforms import LOCAL, cluster_of
 from kwiken.lab.fleet.simulator.state import MIN_SPEED, State
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.racks import RackHardware, RackJob, RackStage
-from kwiken.lab.racks import Planned, ShuffleWatcher, YarnLike, simulate_racks
+from kwiken.batch.racks.response import RackHardware, RackJob, RackStage
 from kwiken.lab.racks.flows import FlowTable, max_min_rates, smallest_bottleneck_rates
-from kwiken.lab.racks.schedulers import remote_share
+from kwiken.lab.racks.schedulers import Planned, ShuffleWatcher, YarnLike, remote_share
+from kwiken.lab.racks.simulation import simulate_racks
 
 RACK = RackHardware(slots=8, machines=4, nic_bytes_per_s=100.0, uplink_bytes_per_s=80.0)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.rows import Reproduction, run
+from kwiken.lab.reproduction.sources import reproduction
 
 PARTS = [
     *(

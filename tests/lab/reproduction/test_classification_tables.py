@@ -7,13 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.fleet.generators import CORES, MEMORY_GB
-from kwiken.lab.populations import platform_rows
-from kwiken.lab.reproduction import reproduction, run
+from kwiken.lab.fleet.generators import CORES, MEMORY_GB, replica_rows, score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
 from kwiken.lab.reproduction.allocator.paragon import tables
 from kwiken.lab.reproduction.allocator.quasar import exhaustive
-from kwiken.lab.reproduction.rows import Findings, Part, Reproduction
+from kwiken.lab.reproduction.rows import Findings, Part, Reproduction, run
+from kwiken.lab.reproduction.sources import reproduction
 
 
 def test_generators_draw_what_is_specified() -> None:

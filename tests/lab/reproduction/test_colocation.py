@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.packing.later_moments import later_use
-from kwiken.allocator.packing.tasks import UsageSeries, use_of
-from kwiken.lab.reproduction import reproduction, run
+from kwiken.allocator.packing.tasks.usage import UsageSeries, use_of
 from kwiken.lab.reproduction.allocator.colocation.architectures import ARCHITECTURES, TABLE_III, architecture
 from kwiken.lab.reproduction.allocator.colocation.baselines import (
     by_later_use,
@@ -17,6 +16,8 @@ from kwiken.lab.reproduction.allocator.colocation.baselines import (
     joint_at_its_word,
 )
 from kwiken.lab.reproduction.allocator.colocation.exact import fewest_hosts, hosts_by_drains
+from kwiken.lab.reproduction.rows import run
+from kwiken.lab.reproduction.sources import reproduction
 
 FIGURES = {
     *(f"Figure {number}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12)),

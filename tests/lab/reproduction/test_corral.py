@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.batch.corral import ablation, gap_ablation, selector_ablation
 from kwiken.lab.reproduction.batch.corral.requests import (
     RequestAdmission,
@@ -12,6 +11,7 @@ from kwiken.lab.reproduction.batch.corral.requests import (
     drawn_requests,
 )
 from kwiken.lab.reproduction.batch.corral.workloads import ONLINE_S, START_S, w1, w2
+from kwiken.lab.reproduction.sources import reproduction
 
 
 def test_a_rate_changes_the_time_of_tasks_alone() -> None:

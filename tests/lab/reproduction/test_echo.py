@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.lab.reproduction import reproduction, run
+from kwiken.lab.reproduction.rows import run
+from kwiken.lab.reproduction.sources import reproduction
 
 
 @pytest.mark.slow

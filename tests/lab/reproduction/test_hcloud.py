@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.allocator.hcloud.better import out_of_sample
 from kwiken.lab.reproduction.allocator.hcloud.runs import level
 from kwiken.lab.reproduction.rows import Reproduction, order_row, run
+from kwiken.lab.reproduction.sources import reproduction
 
 
 def test_parts_and_their_jobs_grow_with_the_seeds() -> None:

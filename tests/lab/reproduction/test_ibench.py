@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.reproduction import reproduction, run
 from kwiken.lab.reproduction.allocator.ibench import coverage, scenario
+from kwiken.lab.reproduction.rows import run
+from kwiken.lab.reproduction.sources import reproduction
 
 LINES = 131_072
 

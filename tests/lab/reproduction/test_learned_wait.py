@@ -10,9 +10,11 @@ from hypothesis import given, strategies as st
 from scipy.special import ndtri
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import fan_out_queries
+from kwiken.lab.populations.services import fan_out_queries
 from kwiken.lab.reproduction.kwiken.partial_answers.learned_wait import LearnedWait, _Sums, tune_learned_wait
-from kwiken.tail.partial import Responders, apply_rule, tune_fixed_timeout
+from kwiken.tail.partial.responders import Responders
+from kwiken.tail.partial.stop_rules import apply_rule
+from kwiken.tail.partial.tuning import tune_fixed_timeout
 
 
 def test_a_querys_own_distribution_is_learned_from_its_first_answers() -> None:

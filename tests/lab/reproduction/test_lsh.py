@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.allocator.lsh.data_centre import (
     RULES,
     DataCentre,
@@ -18,6 +17,7 @@ from kwiken.lab.reproduction.allocator.lsh.data_centre import (
 )
 from kwiken.lab.reproduction.allocator.lsh.desired_intervals import DesiredIntervals
 from kwiken.lab.reproduction.allocator.lsh.population import Applications, applications
+from kwiken.lab.reproduction.sources import reproduction
 
 REQUIRED = (
     "Table 1",

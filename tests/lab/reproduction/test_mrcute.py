@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.lab.reproduction import NAMES, reproduction, run
 from kwiken.lab.reproduction.batch.mrcute.executor import SORT, SimulatedCluster, observe
 from kwiken.lab.reproduction.batch.mrcute.parts import ANCHORS, RACKS
+from kwiken.lab.reproduction.rows import run
+from kwiken.lab.reproduction.sources import NAMES, reproduction
 
 FIGURES = (
     *("Table 3.1", "Table 2.2", "Figure 3.2a", "Figure 3.2b", "Figure 2.8a", "Figure 2.8", "Figure 2.9"),

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import POPULATIONS, population
-from kwiken.lab.reproduction import reproduction, run
+from kwiken.lab.populations.services import POPULATIONS, population
 from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, reissues
 from kwiken.lab.reproduction.kwiken.causes import heat
 from kwiken.lab.reproduction.kwiken.comparisons import chunks, random_search, scatter
 from kwiken.lab.reproduction.kwiken.comparisons.random_allocation import of_split, p99_of
 from kwiken.lab.reproduction.kwiken.late_requests import timeline
 from kwiken.lab.reproduction.kwiken.partial_answers import incomplete
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
-from kwiken.lab.reproduction.rows import Findings, Reproduction
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
+from kwiken.lab.reproduction.rows import Findings, Reproduction, run
+from kwiken.lab.reproduction.sources import reproduction
 
 # The whole reproduction takes a minute and more however small: on a busy machine longer than a test usually may.
 pytestmark = pytest.mark.timeout(600)

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from kwiken.lab.reproduction.allocator.ibench import all_parts as parts_of_ibench
 from kwiken.lab.reproduction.allocator.ibench.required import REQUIRED as OF_IBENCH
+from kwiken.lab.reproduction.allocator.ibench.tables import all_parts as parts_of_ibench
 from kwiken.lab.reproduction.allocator.paragon import scheduling as paragon_scheduling
 from kwiken.lab.reproduction.allocator.paragon.crowded_world import in_crowded_world
 from kwiken.lab.reproduction.allocator.paragon.required import REQUIRED as OF_PARAGON

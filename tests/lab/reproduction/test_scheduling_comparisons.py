@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.fleet import CONTESTANTS, SCENARIOS
+from kwiken.lab.fleet.catalogue import SCENARIOS
+from kwiken.lab.fleet.managers import CONTESTANTS
 from kwiken.lab.reproduction.allocator.paragon import scheduling as of_paragon
 from kwiken.lab.reproduction.allocator.quasar import scheduling as of_quasar
 from kwiken.lab.reproduction.rows import Findings, Reproduction, over_seeds, row, run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.lab.reproduction import reproduction
 from kwiken.lab.reproduction.data.bloc.cluster import drawn_world
 from kwiken.lab.reproduction.data.bloc.packings import beside_exact, many_sets
 from kwiken.lab.reproduction.data.bloc.pairs import formulas
 from kwiken.lab.reproduction.data.bloc.schemes import run_scheme
 from kwiken.lab.reproduction.data.storage_model.threads import planted_types
 from kwiken.lab.reproduction.data.storage_model.validation import sizes_of_tree
+from kwiken.lab.reproduction.sources import reproduction
 
 
 def test_exact_rows_are_exact() -> None:

@@ -7,8 +7,10 @@ import random
 import numpy as np
 import pytest
 
-from kwiken.lab.tasks import POLICIES, TaskLoad, TaskOutcomes, UnitCluster, drawn_kinds, kind_of, simulate
-from kwiken.lab.tasks.schedulers import by_code
+from kwiken.lab.tasks.kinds import drawn_kinds, kind_of
+from kwiken.lab.tasks.schedulers import POLICIES, by_code
+from kwiken.lab.tasks.simulation import TaskLoad, TaskOutcomes, simulate
+from kwiken.lab.tasks.units import UnitCluster
 
 LIGHT = kind_of((5,) * 10)
 CACHE_HEAVY = kind_of((90, *(5,) * 9))

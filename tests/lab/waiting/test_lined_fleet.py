@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.lab.waiting import (
-    ABLATIONS,
-    LINED_MANAGERS,
-    LINED_SCENARIOS,
-    LinedOutcome,
-    LinedSimulation,
-    borrowing_waits,
-    changed_world,
-)
+from kwiken.lab.waiting.ablations import changed_world
+from kwiken.lab.waiting.head_of_line import borrowing_waits
+from kwiken.lab.waiting.managers import LINED_MANAGERS
+from kwiken.lab.waiting.outcome import LinedOutcome
+from kwiken.lab.waiting.rules import ABLATIONS
+from kwiken.lab.waiting.scenarios import LINED_SCENARIOS
+from kwiken.lab.waiting.simulation import LinedSimulation
 
 
 def run(scenario: str, manager: str, seed: int = 5) -> LinedOutcome:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.nodes import cluster_from_toml, nodes_from_toml
+from kwiken.model.nodes.document import cluster_from_toml, nodes_from_toml
 
 CLUSTER = """
 [[classes]]

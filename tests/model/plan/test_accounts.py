@@ -10,20 +10,26 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from kwiken.model.plan import BY_FLOOR, REQUEST, WITHIN, Account, Floor, LedgerTerms, grant
 from kwiken.model.plan.accounts import (
+    BY_FLOOR,
     CALL,
     FLOOR_BURST,
     HORIZON,
     LOAD,
     PEAK,
+    REQUEST,
     STAGE_HORIZON,
     STAGE_PEAK,
     VERDICTS,
+    WITHIN,
+    Account,
+    Floor,
     LedgerBounds,
+    grant,
 )
+from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.windows import HORIZON_BUCKETS
-from kwiken.model.service import Reissue
+from kwiken.model.service.stage import Reissue
 
 HORIZON_S = 60.0  # short, so that a fuzzed sequence passes it
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.plan import (
-    BY_FLOOR,
-    CALL,
-    REQUEST,
-    Account,
-    ArmAccounts,
-    Floor,
-    LedgerBounds,
-    LedgerTerms,
-    grant_in_arm,
-)
+from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, Account, Floor, LedgerBounds
+from kwiken.model.plan.arm_accounts import ArmAccounts, grant_in_arm
+from kwiken.model.plan.ledger_terms import LedgerTerms
 
 BUDGET = 0.05
 BOUNDS = LedgerTerms().service_bounds(BUDGET)

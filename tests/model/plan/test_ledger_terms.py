@@ -5,16 +5,18 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.plan import CALL, REQUEST, LedgerTerms, only_prompt_earn
+from kwiken.model.plan.accounts import CALL, REQUEST
 from kwiken.model.plan.ledger_terms import (
     BURST_COPIES,
     MAX_PEAK_SHARE,
     MAX_STAGE_PEAK,
     STAGE_SLACK,
     UNSTATED_SHARE,
+    LedgerTerms,
+    only_prompt_earn,
     stage_share,
 )
-from kwiken.model.service import Reissue
+from kwiken.model.service.stage import Reissue
 
 
 @pytest.mark.parametrize(

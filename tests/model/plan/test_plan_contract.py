@@ -12,20 +12,21 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.plan import (
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import (
     Budgets,
     CatchUpPolicy,
     Costs,
     Expected,
     Intervals,
     Ladder,
-    LedgerTerms,
     PartialPolicy,
     Plan,
     SpanMatch,
     StagePlan,
 )
-from kwiken.model.service import Reissue, Service, Stage
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
 
 EXAMPLE = """
 {"version": 1, "service": "search", "created": "RFC 3339", "profile": "sha256:...",

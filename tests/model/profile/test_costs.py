@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile, StageProfile, cost_of_one_call, costs
-from kwiken.model.profile.cost_models import default_model
+from kwiken.model.profile.cost_models import cost_of_one_call, costs, default_model
+from kwiken.model.profile.profile import Profile, StageProfile
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -12,18 +12,14 @@ from scipy.signal import lfilter
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import (
-    IN_HISTOGRAMS,
-    Profile,
-    StageProfile,
-    decayed,
-    drift,
-    profile_from_json,
-    profile_to_json,
-)
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.change_over_time import IN_HISTOGRAMS, drift
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.decay import decayed
 from kwiken.model.profile.notes import StagesChanged
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

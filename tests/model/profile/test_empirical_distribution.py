@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.profile import (
-    EmpiricalDistribution,
-    Profile,
-    StageProfile,
-    complete_calls,
-)
-from kwiken.model.profile.distribution import kaplan_meier
+from kwiken.model.profile.distribution import EmpiricalDistribution, kaplan_meier
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -12,14 +12,18 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
-from kwiken.apps.console import note_sentences
+from kwiken.apps.console.notes import note_sentences
 from kwiken.cli.study.explain import command as explain_command
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile, gateway_lag, part_of, profile_to_json, unread_shares
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.copy_estimates import gateway_lag, unread_shares
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.planning.notes import AnswersUnread
-from kwiken.tail.simulation import PairedSimulation
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

@@ -8,20 +8,14 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, SpanMatch
-from kwiken.model.profile import (
-    OWN_TIME,
-    Evidence,
-    Profile,
-    StageProfile,
-    kept_copyable,
-    kept_single,
-    taken_for,
-    why_write,
-)
+from kwiken.model.plan.plan import Budgets, SpanMatch
+from kwiken.model.profile.idempotence import Evidence, kept_copyable, kept_single, taken_for, why_write
 from kwiken.model.profile.notes import IdempotenceUnknown
-from kwiken.model.reads import http_method, query_verb, says_read, says_write
-from kwiken.tail.planning import PlanSettings, make_plan, study_plan
+from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
+from kwiken.model.reads.names import http_method, says_read, says_write
+from kwiken.model.reads.queries import query_verb
+from kwiken.tail.planning.planner import make_plan, study_plan
+from kwiken.tail.planning.study import PlanSettings
 from tests.support.models.notes import of_kind
 
 

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Origin, Profile, StageProfile, part_of, profile_from_json, profile_to_json
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Origin, Profile, StageProfile
+from kwiken.model.profile.subset import part_of
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

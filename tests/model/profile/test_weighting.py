@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile, weighted
-from kwiken.model.profile.weighting import MAX_WEIGHTED_REQUESTS
+from kwiken.model.profile.profile import Profile
+from kwiken.model.profile.weighting import MAX_WEIGHTED_REQUESTS, weighted
 from tests.support.models.profiles import small_profile
 
 

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken import DefinitionError, Partial, Service
+from kwiken.base.errors import DefinitionError
 from kwiken.model.service.answer_types import can_become
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 
 class Hit(msgspec.Struct):

@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.model.service import (
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import MAX_STAGES, Service
+from kwiken.model.service.stage import (
+    MAX_COPIES,
+    MAX_COST,
     MAX_FANOUT,
     MAX_MS,
     MAX_REPLICAS,
-    MAX_STAGES,
-    GrpcCall,
-    HttpCall,
+    MAX_THREADS,
     Reissue,
-    Service,
     Stage,
 )
-from kwiken.model.service.stage import MAX_COPIES, MAX_COST, MAX_THREADS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "settings.md").read_text(
     encoding="utf-8"

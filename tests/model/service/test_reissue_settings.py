@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken import Following, InputError, Plan, Reissue, Stage
-from kwiken.base.errors import DefinitionError
-from kwiken.model.plan import Budgets, Costs, StagePlan
-from kwiken.model.service import Service, service_from_dict, service_to_dict
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.codec import service_from_dict, service_to_dict
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Following, Reissue, Stage
 
 FOLLOW = Following(quantile=0.95, least_ms=10, most_ms=80)
 

@@ -9,21 +9,11 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken import (
-    DefinitionError,
-    GrpcCall,
-    HttpCall,
-    InputError,
-    Partial,
-    Reissue,
-    Service,
-    Stage,
-    service_from_json,
-    service_from_yaml,
-    service_to_json,
-    service_to_yaml,
-)
-from kwiken.model.service import input_names, templates_of
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.service.codec import service_from_json, service_from_yaml, service_to_json, service_to_yaml
+from kwiken.model.service.remote import GrpcCall, HttpCall, input_names, templates_of
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
 
 URL = "http://prices:8000/p"
 JSON = st.recursive(

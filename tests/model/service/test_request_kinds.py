@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.service import (
-    OTHER,
-    RequestKinds,
-    Service,
-    service_from_dict,
-    service_from_json,
-    service_to_dict,
-    service_to_json,
-)
+from kwiken.model.service.codec import service_from_dict, service_from_json, service_to_dict, service_to_json
+from kwiken.model.service.request_kinds import OTHER, RequestKinds
+from kwiken.model.service.service import Service
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ import yaml
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model import service as codec
-from kwiken.model.service import Reissue, Service, Stage
+from kwiken.model.service import codec
 from kwiken.model.service.codec import StageDoc
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
 
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,12}", fullmatch=True) | st.sampled_from(
     ["yes", "no", "null", "true", "on", "off", "y", "n", "None", "e1", "inf", "nan", "NaN", "x" * 64]

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError
-from kwiken.model.service import Partial, Reissue, Service, Stage
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
 
 
 async def answer(request: Any) -> Any:

@@ -9,8 +9,9 @@ import subprocess
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.service import Box, Reissue, Service, Stage, to_dot, to_mermaid
-from kwiken.model.service.drawing import boxes_of
+from kwiken.model.service.drawing import Box, boxes_of, to_dot, to_mermaid
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
 
 SEARCH = Service.of(
     "search",

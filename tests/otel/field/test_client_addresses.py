@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import MS, T0, Span, by_trace, jaeger_trace, otlp_line, write
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.model.profile import Profile, profile_from_json, profile_to_json
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import MS, T0, Span, by_trace, jaeger_json, otlp_lines, write, zipkin_span
 from tests.support.project.commands import run

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import MS, T0, Span, by_trace, jaeger_trace, otlp_line, write
 

@@ -13,9 +13,11 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import OWN_TIME, Profile, kept_copyable, profile_from_json, profile_to_json
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.idempotence import kept_copyable
+from kwiken.model.profile.profile import OWN_TIME, Profile
 from kwiken.otel.fit.calls.stage_order import closure
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.fit.foreign.stage_names import distinct
 from kwiken.otel.trace.requests import choose

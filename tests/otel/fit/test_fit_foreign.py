@@ -14,12 +14,13 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json
-from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
-from kwiken.otel.fit.calls import CallMatrix, longest_path
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.otel.fit.calls.call_matrices import CallMatrix, longest_path
 from kwiken.otel.fit.calls.repeated_calls import turns
 from kwiken.otel.fit.calls.stage_order import acyclic, closure, order_in_time, reduction
+from kwiken.otel.fit.fit import fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of

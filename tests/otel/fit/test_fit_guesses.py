@@ -9,17 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from kwiken.model.profile import EmpiricalDistribution, Profile
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.write import (
-    AttemptKind,
-    AttemptRecord,
-    Outcome,
-    RequestRecord,
-    ServerSpans,
-    StageRecord,
-    make_observer,
-)
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.write.observer import ServerSpans, make_observer
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from kwiken.tail.curves.copy_correlation import copy_correlation
 from tests.otel.fit.test_fit_own import learn
 from tests.support.otel.span_trees import MS, T0

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import OWN_TIME, EmpiricalDistribution
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import OWN_TIME
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.read import columns
 from kwiken.tail.curves.copy_correlation import copy_correlation
 from tests.otel.fit.test_fit_foreign import many, replayed, short

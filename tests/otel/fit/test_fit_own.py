@@ -13,21 +13,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import OWN_TIME, Profile, profile_to_json
-from kwiken.otel.fit import fit_forest, fit_profile
-from kwiken.otel.trace import read_forest, requests_in
-from kwiken.otel.write import (
-    AttemptKind,
-    AttemptRecord,
-    Outcome,
-    RequestRecord,
-    ServerSpans,
-    StageRecord,
-    make_observer,
-)
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.otel.fit.fit import fit_forest, fit_profile
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.recorded_requests import requests_in
+from kwiken.otel.write.observer import ServerSpans, make_observer
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from kwiken.otel.write.span_model import CallRecord
-from kwiken.tail.planning import make_plan
-from kwiken.tail.simulation import simulate
+from kwiken.tail.planning.planner import make_plan
+from kwiken.tail.simulation.trace_driven import simulate
 from tests.support.otel.span_trees import MS, T0, Dag, Maker, jaeger_json, random_dag, record, write
 
 
@@ -282,7 +277,7 @@ def test_a_plan_can_be_made_of_what_was_learned() -> None:
     rng = random.Random(1)
     requests = [record(rng, Dag([[], [0]]), start=T0 + i * 50 * MS, widths={1: 3}) for i in range(300)]
     profile = learn(requests)
-    from kwiken.model.plan import Budgets
+    from kwiken.model.plan.plan import Budgets
 
     plan = make_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")
     assert any(stage.reissue is not None for stage in plan.stages.values())
@@ -344,7 +339,7 @@ def test_worth_is_that_of_the_winning_attempt() -> None:
 
 
 def test_a_plan_keeps_what_answers_were_worth_through_a_file() -> None:
-    from kwiken.model.profile import profile_from_json, profile_to_json
+    from kwiken.model.profile.codec import profile_from_json, profile_to_json
 
     profile = learn([judged(1.0, 0.0), judged(None, None)])
     again = profile_from_json(profile_to_json(profile))
@@ -372,7 +367,7 @@ def test_a_call_with_threads_is_a_lower_bound_and_no_measure_of_work_or_copies()
     ("key", "value"), [("kw.worth", 1.5), ("kw.worth", -0.1), ("kw.worth", "much"), ("kw.threads", 0)]
 )
 def test_odd_worths_and_threads_are_refused_by_name(tmp_path: Path, key: str, value: Any) -> None:
-    from kwiken.otel.read import Names
+    from kwiken.otel.read.columns import Names
     from kwiken.otel.read.kw_attributes import own_note, worth
 
     attributes = {

@@ -8,18 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kwiken.model.profile import OWN_TIME
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.write import (
-    AttemptKind,
-    AttemptRecord,
-    Outcome,
-    RequestRecord,
-    Sample,
-    StageRecord,
-    make_observer,
-)
-from kwiken.runtime.decisions import TraceSampler
+from kwiken.model.profile.profile import OWN_TIME
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, Sample, StageRecord
+from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from tests.support.otel.span_trees import MS, T0
 
 REQUESTS = 100_000

@@ -14,8 +14,10 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import OWN_TIME, Profile, profile_from_json, profile_to_json, taken_for
-from kwiken.otel.fit import Fits, fit_profile, fit_profiles, list_kinds
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.idempotence import taken_for
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.otel.fit.fit import Fits, fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.request_kinds import is_route
 from kwiken.otel.trace.requests import choose

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.model.profile import Profile, profile_from_json, profile_to_json
-from kwiken.otel.fit import fit_profile
-from kwiken.tail.diagnosis import explain
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.tail.diagnosis.explanation import explain
 from kwiken.tail.diagnosis.slow_replicas import slow_replicas
 from tests.support.otel.replicated import Shop
 from tests.support.otel.span_trees import write

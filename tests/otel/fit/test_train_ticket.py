@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import Profile, taken_for
-from kwiken.otel.fit import Fits, fit_profile, fit_profiles
-from kwiken.tail.diagnosis import SlowRequests, explain, explain_time
+from kwiken.model.profile.idempotence import taken_for
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import Fits, fit_profile, fit_profiles
+from kwiken.tail.diagnosis.excess import SlowRequests
+from kwiken.tail.diagnosis.explanation import explain, explain_time
 from tests.otel.fit.test_fit_services import Times, by_hand
 from tests.support.otel.span_trees import Span
 

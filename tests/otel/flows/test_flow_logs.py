@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.otel.flows import endpoints_by_address, is_flow_log, read_flow_logs
-from kwiken.traffic import OUTSIDE, TrafficUnit
+from kwiken.otel.flows.addresses import endpoints_by_address
+from kwiken.otel.flows.logs import is_flow_log, read_flow_logs
+from kwiken.traffic.flows import OUTSIDE, TrafficUnit
 
 HEAD = "version account-id interface-id srcaddr dstaddr srcport dstport protocol packets bytes start end action log-status"
 LINE = "2 1 eni-1 10.0.0.1 10.0.0.2 443 5000 6 10 8400 1700000000 1700000060 ACCEPT OK"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.otel.histograms import HistogramFit, fit_histograms
 from kwiken.otel.histograms.buckets import from_classic, from_native
+from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
 from kwiken.otel.metrics.prometheus import classic_buckets
-from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.metrics import distribution
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.metrics.snapshots import distribution
 from tests.support.otel.prometheus_server import Vector, prometheus
 from tests.support.project.commands import refused, run
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.otel.histograms import HistogramFit, fit_histograms
+from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
 from tests.support.otel.prometheus_server import Vector, prometheus
 from tests.support.project.commands import run
 

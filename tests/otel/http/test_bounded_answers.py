@@ -9,11 +9,12 @@ from contextlib import contextmanager
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.histograms import fit_histograms
-from kwiken.otel.http import bounded_answers, collector_session
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.histograms.fit import fit_histograms
+from kwiken.otel.http import bounded_answers
 from kwiken.otel.http.bounded_answers import Bounds
-from kwiken.otel.metrics import MetricPush
+from kwiken.otel.http.exporter_session import collector_session
+from kwiken.otel.metrics.otlp import MetricPush
 from kwiken.otel.write.collector import Collector
 from kwiken.otel.write.span_model import SpanData
 from tests.support.otel.span_trees import MS, T0

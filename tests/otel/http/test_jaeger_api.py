@@ -13,9 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.http import JaegerQuery, jaeger_api
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.http import jaeger_api
 from kwiken.otel.http.bounded_answers import JAEGER
+from kwiken.otel.http.jaeger_api import JaegerQuery
 from tests.support.otel.span_trees import Dag, Maker, Span, jaeger_json, otlp_lines, write
 from tests.support.peers.http_servers import Asked, Told, http_server
 

@@ -11,22 +11,15 @@ from hypothesis import given, strategies as st
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
 from kwiken.base.errors import InputError
-from kwiken.otel.metrics import (
-    Distribution,
-    Exemplar,
-    MetricPush,
-    Rising,
-    bounded,
-    catalog,
-    exposition,
-    family,
-)
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.labels import bounded
+from kwiken.otel.metrics.model import Distribution, Exemplar, Rising, family
 from kwiken.otel.metrics.names import prometheus_name
-from kwiken.otel.metrics.otlp import MAX_BUCKETS, trimmed
-from kwiken.otel.metrics.prometheus import BOUNDS, classic_buckets
-from kwiken.otel.write import OTHER
-from kwiken.runtime.decisions import LatencyHistogram, TracedLatency
-from kwiken.runtime.metrics import distribution
+from kwiken.otel.metrics.otlp import MAX_BUCKETS, MetricPush, trimmed
+from kwiken.otel.metrics.prometheus import BOUNDS, classic_buckets, exposition
+from kwiken.otel.write.labels import OTHER
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, TracedLatency
+from kwiken.runtime.metrics.snapshots import distribution
 from tests.support.otel.exposition import parse_openmetrics, parse_text
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field import FORMS, Trace, filed, requests
 
 ODD: list[dict[str, Any]] = [

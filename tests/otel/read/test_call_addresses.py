@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.plan import SpanMatch
-from kwiken.otel.fit import fit_profile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
 
 

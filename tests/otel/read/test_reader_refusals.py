@@ -14,11 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import profile_to_json
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.read import SpanStore, columns, file_reader, inputs
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.read import columns, file_reader, inputs
+from kwiken.otel.read.span_store import SpanStore
+from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.otel.span_trees import T0, Maker, Span, jaeger_json, layered_dag, otlp_lines, record
 

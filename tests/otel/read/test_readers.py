@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.read import file_reader, inputs
 from kwiken.otel.read.columns import span_numbers, trace_numbers
-from kwiken.otel.trace import read_forest, read_traces
-from kwiken.otel.write import make_observer
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.traces import read_traces
+from kwiken.otel.write.observer import make_observer
 from tests.support.otel.span_trees import (
     Maker,
     Span,

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.read import SpanStore, kw_batches, span_store
+from kwiken.otel.read import kw_batches, span_store
 from kwiken.otel.read.columns import ERROR, FOLLOWS, span_numbers
 from kwiken.otel.read.otlp import OtlpReader
-from kwiken.otel.trace import Forest, read_forest
+from kwiken.otel.read.span_store import SpanStore
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.trace.load import read_forest
 
 TRACE = "7" * 32
 OTHER_TRACE = "8" * 32

@@ -11,7 +11,7 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.otel.read import columns
-from kwiken.otel.trace import read_forest
+from kwiken.otel.trace.load import read_forest
 
 CALL = {
     "kw.service": {"stringValue": "shop"},

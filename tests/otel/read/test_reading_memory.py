@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.read import file_reader, inputs, spans_within
-from kwiken.otel.trace import load, read_forest
+from kwiken.otel.read import file_reader, inputs
+from kwiken.otel.read.span_store import spans_within
+from kwiken.otel.trace import load
+from kwiken.otel.trace.load import read_forest
 from tests.support.otel.span_trees import Maker, jaeger_json, otlp_lines, random_dag, write
 
 SPANS = 150 * 9  # of one file

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.read import SpanStore
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.read.columns import Batch
-from kwiken.otel.trace import Forest, Trace, critical_path, read_forest, read_traces
-from kwiken.otel.trace.forest import MAX_DEPTH, grow
-from kwiken.otel.write import make_observer
+from kwiken.otel.read.span_store import SpanStore
+from kwiken.otel.trace.forest import MAX_DEPTH, Forest, grow
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.paths import critical_path
+from kwiken.otel.trace.traces import Trace, read_traces
+from kwiken.otel.write.observer import make_observer
 from tests.support.otel.span_trees import T0, Maker, Span, jaeger_json, otlp_lines, random_dag, record, write
 
 DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
@@ -251,8 +253,8 @@ def test_a_critical_path_explains_the_whole_request(spans: list[Span]) -> None:
 
 def traces_of(forest: Forest) -> list[Trace]:
     from kwiken.base.errors import InputError
-    from kwiken.otel.trace import Traces
     from kwiken.otel.trace.requests import choose
+    from kwiken.otel.trace.traces import Traces
 
     try:
         return list(Traces(forest, choose(forest)))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from kwiken.otel.trace import read_forest, requests_with_plan
-from kwiken.otel.write import AttemptKind, RequestRecord, Sample
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.planned_requests import requests_with_plan
+from kwiken.otel.write.records import AttemptKind, RequestRecord, Sample
 from tests.apps.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
 

@@ -10,8 +10,9 @@ from hypothesis import given, strategies as st
 from msgspec import structs
 
 from kwiken.base.errors import InputError
-from kwiken.otel.trace import read_requests
-from kwiken.otel.write import AttemptRecord, Outcome, RequestRecord, make_observer
+from kwiken.otel.trace.recorded_requests import read_requests
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import AttemptRecord, Outcome, RequestRecord
 from tests.support.otel.span_trees import MS, T0, Dag, record, write
 from tests.support.otel.traces import many
 

@@ -15,10 +15,11 @@ from joblib import Parallel, delayed
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, one_by_one
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.read import columns
-from kwiken.otel.trace import load, read_forest
-from kwiken.otel.write import make_observer
+from kwiken.otel.trace import load
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.write.observer import make_observer
 from tests.support.otel.folders import folder_of
 from tests.support.otel.span_trees import MS, T0, random_dag, record
 

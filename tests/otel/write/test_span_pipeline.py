@@ -18,17 +18,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from kwiken.base.errors import InputError
-from kwiken.otel.trace import read_traces
-from kwiken.otel.write import (
-    OtlpLinesExporter,
-    RequestRecord,
-    ServerSpans,
-    make_observer,
-    pipeline as pipeline_module,
-)
+from kwiken.otel.trace.traces import read_traces
+from kwiken.otel.write import pipeline as pipeline_module
 from kwiken.otel.write.collector import TRACES_PATH, Collector
 from kwiken.otel.write.endpoint import collector_url
+from kwiken.otel.write.observer import ServerSpans, make_observer
 from kwiken.otel.write.pipeline import Pipeline
+from kwiken.otel.write.records import RequestRecord
+from kwiken.otel.write.sdk_exporter import OtlpLinesExporter
 from kwiken.otel.write.span_model import SpanData
 from tests.support.otel.span_trees import MS, T0, Dag, record
 from tests.support.peers.http_servers import Told, http_server

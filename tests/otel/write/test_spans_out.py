@@ -18,21 +18,19 @@ from hypothesis import given, strategies as st
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.trace.v1.trace_pb2 import TracesData
 
-from kwiken.otel.write import (
+from kwiken.otel.write import labels as labels_module, otlp_json
+from kwiken.otel.write.convert import otlp_lines, readable_spans
+from kwiken.otel.write.labels import MAX_LENGTH, MAX_MESSAGE, MAX_VALUES, OTHER, Labels
+from kwiken.otel.write.observer import resource
+from kwiken.otel.write.otlp_json import OtlpLines
+from kwiken.otel.write.records import (
     AttemptKind,
     AttemptRecord,
     ExceptionRecord,
     Outcome,
     RequestRecord,
     StageRecord,
-    labels as labels_module,
-    otlp_json,
-    otlp_lines,
-    readable_spans,
 )
-from kwiken.otel.write.labels import MAX_LENGTH, MAX_MESSAGE, MAX_VALUES, OTHER, Labels
-from kwiken.otel.write.observer import resource
-from kwiken.otel.write.otlp_json import OtlpLines
 from kwiken.otel.write.sdk_spans import Readable, span_data
 from kwiken.otel.write.span_model import CallRecord, Server, SpanData, call_span, request_spans
 from tests.support.otel.span_trees import MS, T0, random_dag, record
@@ -311,5 +309,5 @@ def test_lists_and_maps_of_other_tracers_are_written_too() -> None:
 
 @pytest.mark.parametrize("heavy", ["numpy", "opentelemetry", "networkx", "aiohttp"])
 def test_a_replica_that_writes_spans_loads_nothing_heavy(heavy: str) -> None:
-    code = f"import sys; from kwiken.otel.write import ServerSpans, make_observer; sys.exit({heavy!r} in sys.modules)"
+    code = f"import sys; from kwiken.otel.write.observer import ServerSpans, make_observer; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,23 +10,22 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.stated_attributes import CALL_METHOD, CALL_PATH, SCHEMA_URL, client_attributes
-from kwiken.otel.write import (
+from kwiken.otel.write.convert import readable_spans
+from kwiken.otel.write.labels import Labels
+from kwiken.otel.write.observer import make_observer, resource
+from kwiken.otel.write.otlp_json import OtlpLines
+from kwiken.otel.write.records import (
     AttemptKind,
     AttemptRecord,
     Entrance,
     Outcome,
     RequestRecord,
     StageRecord,
-    make_observer,
-    readable_spans,
 )
-from kwiken.otel.write.labels import Labels
-from kwiken.otel.write.observer import resource
-from kwiken.otel.write.otlp_json import OtlpLines
 from kwiken.otel.write.span_model import CallRecord, Server, call_span, request_spans
-from kwiken.runtime.wire.grpc import CALL_METHOD as GRPC_CALL
+from kwiken.runtime.wire.grpc.settings import CALL_METHOD as GRPC_CALL
 from kwiken.runtime.wire.transport import wire
 from tests.support.otel.span_trees import MS, T0, Dag, record
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.metrics import catalog, family
-from kwiken.runtime.metrics import pushed
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import family
+from kwiken.runtime.metrics.push import pushed
 from kwiken.runtime.process import span_export
 from kwiken.runtime.process.specs import ReplicaSpec
 

@@ -20,7 +20,9 @@ from typing import Any
 import grpc
 import pytest
 
-from kwiken.otel.metrics import MetricPush, catalog, family
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import family
+from kwiken.otel.metrics.otlp import MetricPush
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.runtime.door_processes import DoorProcess, gateway_process, replica_process
 from tests.support.runtime.server_processes import ROOT, ask

@@ -13,10 +13,15 @@ import msgspec
 import pytest
 from google.protobuf import any_pb2, descriptor_pb2, struct_pb2
 
-from kwiken import GrpcCall, HttpCall, Service, Stage
-from kwiken.runtime import HandlerError, LocalTransport, LostError, Replica
-from kwiken.runtime.wire.foreign import ForeignTransport, grpc_answers, grpc_calls
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.errors import HandlerError, LostError
+from kwiken.runtime.wire.foreign import grpc_answers, grpc_calls
 from kwiken.runtime.wire.foreign.http_connection import FREE_CHUNKS, MAX_INTERIM
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.peers.foreign_http import call_of
 from tests.support.peers.misbehaving import misbehaving, saying
 

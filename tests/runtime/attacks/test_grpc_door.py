@@ -19,10 +19,11 @@ import pytest
 from grpc import StatusCode, aio
 
 from kwiken.base.errors import InputError
-from kwiken.runtime import Gateway, LocalTransport, SystemClock, local_replicas
-from kwiken.runtime.decisions import Admission, Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import GrpcGatewayServer
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.decisions.admission import Admission, Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
+from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.wire.grpc import health_service, incoming_messages
 from kwiken.runtime.wire.grpc.messages import (
     MAX_FIELDS,
@@ -32,6 +33,7 @@ from kwiken.runtime.wire.grpc.messages import (
     stage_inputs_of,
 )
 from kwiken.runtime.wire.http_server.acceptor import SHARE_OF_FILES, max_connections
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.peers.raw_http2 import WINDOW, Http2Client
 from tests.support.runtime.door_processes import MIB, DoorProcess, gateway_process, replica_process

@@ -18,12 +18,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import SystemClock
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.choice.picker import FIRST_BACKOFF_S
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import HttpTransport, Replica
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.peers.strangers import STRANGERS, Place, Said, Stranger, at_home
 from tests.support.runtime.waiting import until
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.service import MAX_REPLICAS, Service, Stage
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, NameResolver, name_resolver
-from kwiken.runtime.gateway.control.name_resolver import Endpoint
-from kwiken.runtime.wire.transport import LocalTransport
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import MAX_REPLICAS, Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control import name_resolver
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
+from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.runtime.waiting import until
 
 

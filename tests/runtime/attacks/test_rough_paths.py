@@ -17,14 +17,17 @@ from typing import Any, Final
 import pytest
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import MAX_REPLICAS, Service, Stage
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, NameResolver, name_resolver
-from kwiken.runtime.gateway.control.name_resolver import Endpoint
-from kwiken.runtime.replica import GrpcReplicaServer, ReplicaServer
-from kwiken.runtime.wire.grpc import RemoteTransport
-from kwiken.runtime.wire.transport import Replica
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import MAX_REPLICAS, Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control import name_resolver
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
+from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.transport.base import Replica
 from tests.support.faults.rough_path import Path, rough_path
 from tests.support.runtime.waiting import until
 

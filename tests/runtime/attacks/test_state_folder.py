@@ -13,10 +13,12 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.cli import main as run
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster import Cluster
-from kwiken.runtime.cluster.state import STATE_VERSION, ClusterState, StateFiles, StateFolder
-from kwiken.runtime.gateway.control import PlanStore
-from kwiken.runtime.process import LogFile
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState
+from kwiken.runtime.cluster.state.files import StateFiles
+from kwiken.runtime.cluster.state.folder import StateFolder
+from kwiken.runtime.gateway.control.plan_store import PlanStore
+from kwiken.runtime.process.log_file import LogFile
 from tests.support.runtime.server_processes import KWIKEN, ROOT
 from tests.support.runtime.waiting import until
 

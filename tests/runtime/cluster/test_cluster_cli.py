@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state import StateFiles
+from kwiken.runtime.cluster.state.files import StateFiles
 from tests.support.project import commands
 from tests.support.runtime.server_processes import KWIKEN, ROOT, address_of, ask, running
 
@@ -328,7 +328,7 @@ def test_down_ends_children_whose_supervisor_is_stuck(tmp_path: Path) -> None:
         noted = files.read()
         assert noted is not None
         os.kill(up.pid, signal.SIGSTOP)
-        from kwiken.runtime.cluster.state import stop_cluster
+        from kwiken.runtime.cluster.state.stop import stop_cluster
 
         assert stop_cluster(files, stop_s=0.5)
         until(lambda: not any(child.identity.alive for child in noted.children))

@@ -18,11 +18,12 @@ import pytest
 import pytest_asyncio
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.service import Reissue
-from kwiken.runtime import RefusedError
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
+from kwiken.runtime.base.errors import RefusedError
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.peers.protocols import GRPC, HTTP, Protocol, call_of
 from tests.support.runtime.server_processes import gateway_pid
 from tests.support.runtime.waiting import found, until

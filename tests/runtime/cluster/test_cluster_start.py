@@ -12,8 +12,11 @@ import pytest
 
 from kwiken.base.errors import DefinitionError, InputError, KwikenError
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.cluster.state import ClusterState, ProcessState, StateFiles, stop_cluster
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.cluster.state.documents import ClusterState, ProcessState
+from kwiken.runtime.cluster.state.files import StateFiles
+from kwiken.runtime.cluster.state.stop import stop_cluster
 from tests.support.runtime.waiting import until
 
 TARGET = "tests.support.services.http:service"

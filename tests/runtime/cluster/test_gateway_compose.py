@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.services.search import search
 
 ROOT = Path(__file__).resolve().parents[3]

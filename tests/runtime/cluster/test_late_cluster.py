@@ -12,9 +12,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy
-from kwiken.otel.fit import fit_profile
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.runtime.replicas import plan_of
 from tests.support.runtime.waiting import until
 from tests.support.services.late import service

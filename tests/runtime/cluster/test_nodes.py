@@ -16,8 +16,10 @@ import aiohttp
 import pytest
 
 from kwiken.base.errors import DefinitionError
-from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout, ReplicaPlace
-from kwiken.runtime.node_classes import NodeLimits
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode, Layout, ReplicaPlace
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")

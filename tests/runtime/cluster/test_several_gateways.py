@@ -17,7 +17,8 @@ from grpc import aio
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.plan.ledger_terms import BURST_REQUESTS
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.runtime.server_processes import free_port
 from tests.support.runtime.waiting import until

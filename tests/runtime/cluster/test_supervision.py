@@ -15,14 +15,16 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster import Cluster, ClusterSettings, slot
+from kwiken.runtime.cluster import slot
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.state import StateFiles
-from kwiken.runtime.process import ReplicaSpec
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.cluster.state.files import StateFiles
+from kwiken.runtime.process.specs import ReplicaSpec
+from kwiken.runtime.wire.transport.base import Replica
 from tests.support.runtime.server_processes import gateway_pid
 from tests.support.runtime.waiting import until
 

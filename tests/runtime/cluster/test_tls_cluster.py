@@ -10,8 +10,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kwiken.runtime.cluster import Cluster, ClusterSettings
-from kwiken.runtime.wire.tls import Certificates, client_variables
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.clients import client_variables
 from tests.support.faults.authority import Authority
 from tests.support.runtime.waiting import until
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import aiohttp
 
-from kwiken.otel.fit import fit_profile
-from kwiken.runtime.cluster import Cluster, ClusterSettings
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.gateway.observation.replica_watch import LOOK_S
 from kwiken.runtime.process.log_limits import BURST
 from tests.support.runtime.server_processes import address_of, ask as post, running

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from kwiken.runtime.decisions import Admission, Limits
+from kwiken.runtime.decisions.admission import Admission, Limits
 from kwiken.runtime.gateway.observation.loop_lag import LagWatch
 
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from kwiken.runtime.decisions.choice import Picker
-from kwiken.runtime.wire.transport import Reply
+from kwiken.runtime.decisions.choice.picker import Picker
+from kwiken.runtime.wire.transport.base import Reply
 from tests.support.runtime.replicas import replicas_of
 
 

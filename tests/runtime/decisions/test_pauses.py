@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kwiken.runtime.decisions.choice.picker import MAX_PAUSE_S, Picker
-from kwiken.runtime.wire.transport import Reply
+from kwiken.runtime.wire.transport.base import Reply
 from tests.support.runtime.replicas import replicas_of
 
 

@@ -11,13 +11,15 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import RefusedError, SystemClock, UnavailableError
-from kwiken.runtime.base.errors import failed_call
-from kwiken.runtime.decisions import Admission, Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import MAX_PRIORITY, Call, HttpTransport, Replica
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import RefusedError, UnavailableError, failed_call
+from kwiken.runtime.decisions.admission import Admission, Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.replicas import Script, executor_of, one_stage
 from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until

@@ -8,8 +8,19 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kwiken.runtime.decisions import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
-from kwiken.runtime.decisions.race import RESENDS, WAIT
+from kwiken.runtime.decisions.race import (
+    COPY,
+    FINAL,
+    FINISH,
+    LATE,
+    LOST,
+    REFUSED,
+    RESEND,
+    RESENDS,
+    RETRY,
+    WAIT,
+    Race,
+)
 
 
 def race(

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.decisions import ReplicaState
 from kwiken.runtime.decisions.choice.picker import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
@@ -16,8 +15,9 @@ from kwiken.runtime.decisions.choice.picker import (
     MISSES_TO_EJECT,
     Picker,
 )
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.choice.rules import LATENCY_GAIN, MAX_SAMPLE_FACTOR
-from kwiken.runtime.wire.transport import Replica, Reply
+from kwiken.runtime.wire.transport.base import Replica, Reply
 from tests.support.runtime.replicas import replicas_of
 
 

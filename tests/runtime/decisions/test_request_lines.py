@@ -10,10 +10,9 @@ from math import inf
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.model.service import OTHER
-from kwiken.runtime.decisions import RequestLines, Ticket
+from kwiken.model.service.request_kinds import OTHER
 from kwiken.runtime.decisions.lines.concurrency import ConcurrencyLearner
-from kwiken.runtime.decisions.lines.request_lines import MAX_KINDS, WAIT_SHARE
+from kwiken.runtime.decisions.lines.request_lines import MAX_KINDS, WAIT_SHARE, RequestLines, Ticket
 
 LIGHT_S, HEAVY_S = 0.01, 0.1
 

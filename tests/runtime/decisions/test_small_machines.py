@@ -9,23 +9,16 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.plan import CALL, REQUEST, RESERVE_SHARE, LedgerTerms, PartialPolicy
-from kwiken.model.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS
-from kwiken.model.service import Reissue, Stage
-from kwiken.runtime.decisions import (
-    STOP,
-    WAIT,
-    Admission,
-    FanOut,
-    Ledger,
-    Limits,
-    RetryAccount,
-    StageState,
-    compile_program,
-    retune,
-)
+from kwiken.model.plan.accounts import CALL, REQUEST
+from kwiken.model.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS, RESERVE_SHARE, LedgerTerms
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.decisions.admission import Admission, Limits
+from kwiken.runtime.decisions.budget_ledger import Ledger, RetryAccount
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
-from kwiken.runtime.decisions.stop_rule import DONE, FAIL
+from kwiken.runtime.decisions.program import compile_program, retune
+from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.decisions.stop_rule import DONE, FAIL, STOP, WAIT, FanOut
 from kwiken.runtime.replica.stage_runner import CallOverhead, CpuMeter, metered
 from tests.support.runtime.replicas import plan_of, replicas_of, service_of
 

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.decisions import DRAWN_SHARE, KeepReason, TraceSampler
 from kwiken.runtime.decisions.trace_sampling import (
+    DRAWN_SHARE,
     MAX_EXCEPTIONAL_SHARE,
     MIN_REQUESTS_FOR_SLOW,
+    KeepReason,
     Kept,
     RunningQuantile,
+    TraceSampler,
 )
 
 NEVER = (1 << 64) - 1  # trace id that no draw below 1 takes

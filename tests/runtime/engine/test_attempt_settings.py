@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.service import Following, Reissue
-from kwiken.runtime import AllFailedError, LostError
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.service.stage import Following, Reissue
+from kwiken.runtime.base.errors import AllFailedError, LostError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import Script, endow, executor_of, one_stage, plan_of, raising
 from tests.support.runtime.virtual import simulate
 

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.service import Partial, Reissue, Service, Stage
-from kwiken.runtime import DeadlineError, LostError, RefusedError, UnavailableError
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, UnavailableError
 from kwiken.runtime.decisions.race import RESENDS
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import (
     Script,
     after,

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError, KwikenError
-from kwiken.model.service import Partial, Reissue, Service, Stage
-from kwiken.runtime import AllFailedError, DeadlineError, HandlerError, LostError
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.runtime.base.errors import AllFailedError, DeadlineError, HandlerError, LostError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import (
     Script,
     after,

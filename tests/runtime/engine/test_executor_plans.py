@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.plan import CALL, REQUEST, CatchUpPolicy, LedgerTerms, PartialPolicy, Plan
-from kwiken.model.plan.ledger_terms import BURST_COPIES, stage_share
-from kwiken.model.service import Reissue, Stage
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.plan.accounts import CALL, REQUEST
+from kwiken.model.plan.ledger_terms import BURST_COPIES, LedgerTerms, stage_share
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
 from tests.support.runtime.virtual import simulate
 

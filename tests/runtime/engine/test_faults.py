@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.plan import LedgerTerms, Plan
 from kwiken.model.plan.accounts import FLOOR_BURST
-from kwiken.model.plan.ledger_terms import BURST_REQUESTS
-from kwiken.model.service import Reissue, Stage
-from kwiken.runtime import (
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS, LedgerTerms
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.base.errors import (
     DeadlineError,
     HandlerError,
     LostError,
@@ -21,9 +21,9 @@ from kwiken.runtime import (
     RefusedError,
     UnavailableError,
 )
-from kwiken.runtime.decisions import Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.runtime.decisions.admission import Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.loadtest.load import Load, drive
 from tests.support.runtime.replicas import (
     Script,

@@ -11,18 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.model.service import Service
-from kwiken.runtime import (
-    DeadlineError,
-    LostError,
-    RefusedError,
-    RemoteTransport,
-    SystemClock,
-    UnavailableError,
-)
-from kwiken.runtime.base.errors import UnfitError
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Replica
+from kwiken.model.service.service import Service
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, UnavailableError, UnfitError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.transport.base import Replica
 from tests.support.peers.protocols import (
     HTTP,
     PROTOCOLS,

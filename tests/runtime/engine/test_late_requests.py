@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.plan import REQUEST, RESERVE_SHARE, CatchUpPolicy
-from kwiken.model.plan.ledger_terms import BURST_REQUESTS
-from kwiken.model.service import Partial, Reissue, Service, Stage
-from kwiken.runtime.decisions import Limits, RetryAccount, StageState
-from kwiken.runtime.engine import Executor
+from kwiken.model.plan.accounts import REQUEST
+from kwiken.model.plan.ledger_terms import BURST_REQUESTS, RESERVE_SHARE
+from kwiken.model.plan.plan import CatchUpPolicy
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.runtime.decisions.admission import Limits
+from kwiken.runtime.decisions.budget_ledger import RetryAccount
+from kwiken.runtime.decisions.stage_state import StageState
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.hedged_call.catch_up import usual_extra
-from kwiken.runtime.wire.transport import MAX_PRIORITY, Reply
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Reply
 from tests.support.runtime.replicas import Script, after, endow, executor_of, plan_of, raising, service_of
 from tests.support.runtime.virtual import simulate
 
@@ -365,7 +369,7 @@ def test_without_budget_late_calls_run_with_one_thread() -> None:
 
 
 def test_a_refused_attempt_pays_nothing_and_the_next_one_gets_the_threads() -> None:
-    from kwiken.runtime import RefusedError
+    from kwiken.runtime.base.errors import RefusedError
 
     async def main() -> None:
         refusals = iter([True])

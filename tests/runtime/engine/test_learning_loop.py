@@ -14,14 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from kwiken.model.plan import Budgets, LedgerTerms, Plan
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Service, Stage
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.write import AttemptKind, RequestRecord, make_observer
-from kwiken.runtime.wire.transport import Call, Replica, Reply
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import AttemptKind, RequestRecord
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.tail.curves.copy_correlation import copy_correlation
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
 from tests.support.runtime.replicas import executor_of
 from tests.support.runtime.virtual import simulate
 

@@ -11,15 +11,20 @@ import msgspec
 import pytest
 from grpc import StatusCode, aio
 
-from kwiken.model.service import RequestKinds, Service, Stage
-from kwiken.runtime import OverloadError, SystemClock
-from kwiken.runtime.decisions import RequestLines
-from kwiken.runtime.engine import Executor
+from kwiken.model.service.request_kinds import RequestKinds
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.decisions.lines.request_lines import RequestLines
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.line_gate import LineGate
-from kwiken.runtime.gateway import Gateway, GatewaySettings, GrpcGatewayServer
+from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.grpc.messages import payload_message
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 
 class Asked(msgspec.Struct):

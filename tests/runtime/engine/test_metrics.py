@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.service import Reissue, Stage
-from kwiken.otel.metrics import Distribution, Family, catalog
-from kwiken.otel.write import OTHER
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Distribution, Family
+from kwiken.otel.write.labels import OTHER
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import (
     Script,
     after,

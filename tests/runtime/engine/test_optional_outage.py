@@ -8,10 +8,10 @@ from statistics import mean
 
 import pytest
 
-from kwiken.model.service import Stage
+from kwiken.model.service.stage import Stage
 from kwiken.runtime.decisions.choice.picker import LAST_BACKOFF_S, Picker
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica, Reply
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from tests.support.runtime.replicas import Script, executor_of, replicas_of, service_of
 from tests.support.runtime.virtual import simulate
 

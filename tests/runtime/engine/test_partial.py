@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.plan import PartialPolicy
 from kwiken.model.plan.ledger_terms import BURST_REQUESTS
-from kwiken.model.service import Partial, Service, Stage
-from kwiken.runtime import HandlerError
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Stage
+from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
 from tests.support.runtime.replicas import Script, after, executor_of, plan_of, raising, service_of
 from tests.support.runtime.virtual import simulate

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.model.service import Reissue, Service, Stage
-from kwiken.runtime import AllFailedError, DeadlineError, LostError
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.base.errors import AllFailedError, DeadlineError, LostError
 from kwiken.runtime.gateway.responses import failure_of
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import (
     Script,
     after,

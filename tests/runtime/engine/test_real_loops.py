@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import uvloop
 
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.service import Partial, Reissue, Stage
-from kwiken.runtime import DeadlineError, SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import DeadlineError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import (
     Script,
     endow,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.plan import PartialPolicy
-from kwiken.model.service import Reissue, Stage
-from kwiken.otel.write import AttemptKind, Outcome, RequestRecord
-from kwiken.runtime import HandlerError, LostError
-from kwiken.runtime.wire.transport import Call, Replica, Reply
+from kwiken.model.plan.plan import PartialPolicy
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.otel.write.records import AttemptKind, Outcome, RequestRecord
+from kwiken.runtime.base.errors import HandlerError, LostError
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.wire import Parent
 from tests.support.runtime.replicas import (
     Script,
@@ -237,7 +237,7 @@ def test_observer_that_raises_fails_no_request(caplog: pytest.LogCaptureFixture)
 
 
 def test_no_record_ends_before_its_start_when_the_wall_clock_is_set_back() -> None:
-    from kwiken.runtime.engine import Executor
+    from kwiken.runtime.engine.executor import Executor
     from tests.support.runtime.replicas import replicas_of
 
     class Jumpy:

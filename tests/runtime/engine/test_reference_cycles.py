@@ -12,13 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.model.plan import CatchUpPolicy, PartialPolicy, Plan
-from kwiken.model.service import Reissue, Service, Stage
-from kwiken.runtime import DeadlineError, HandlerError, LostError, OverloadError, RefusedError, SystemClock
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, OverloadError, RefusedError
 from kwiken.runtime.base.event_loop import cancel_and_wait
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.wire.transport import Call, HttpTransport, LocalTransport, Replica, local_replicas
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.peers.misbehaving import misbehaving, saying, silence
 from tests.support.peers.protocols import HTTP, PROTOCOLS, Protocol
 from tests.support.runtime.garbage import garbage_of

@@ -8,11 +8,10 @@ from unittest import mock
 
 import pytest
 
-from kwiken.model.service import Partial, Reissue, Stage
-from kwiken.otel.write import RequestRecord
-from kwiken.runtime import HandlerError
-from kwiken.runtime.decisions import KeepReason, TraceSampler
-from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.otel.write.records import RequestRecord
+from kwiken.runtime.base.errors import HandlerError
+from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW, KeepReason, TraceSampler
 from kwiken.runtime.engine import executor as executor_module
 from kwiken.runtime.wire.transport.wire import Parent
 from tests.support.runtime.replicas import (

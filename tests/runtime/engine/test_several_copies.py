@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.service import Reissue
-from kwiken.runtime import AllFailedError, LostError
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.service.stage import Reissue
+from kwiken.runtime.base.errors import AllFailedError, LostError
+from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.runtime.replicas import Script, endow, executor_of, one_stage, plan_of, raising
 from tests.support.runtime.virtual import simulate
 

@@ -19,27 +19,21 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.cli.live.gateway.figures import figures_in
-from kwiken.model.nodes import nodes_from_toml
-from kwiken.model.plan import Plan
-from kwiken.model.profile import profile_from_json
-from kwiken.model.service import service_from_json, service_from_yaml
-from kwiken.otel.fit import fit_profile
-from kwiken.otel.metrics import families_from_bytes
-from kwiken.runtime.gateway.control import PlanStore
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.codec import profile_from_json
+from kwiken.model.service.codec import service_from_json, service_from_yaml
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.otel.metrics.several import families_from_bytes
+from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.steering import read_note, read_setting
 from kwiken.runtime.gateway.steering.gateways import Figures
 from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
 from kwiken.runtime.wire.grpc.messages import payload_of, stage_answer_of, stage_inputs_of
-from kwiken.runtime.wire.transport import (
-    BrokenReplyError,
-    Connection,
-    UnreadReplyError,
-    read_length,
-    split_head,
-)
-from kwiken.runtime.wire.transport.http_head import BadHeadError
+from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
+from kwiken.runtime.wire.transport.http_pool import BrokenReplyError, Connection, UnreadReplyError
 from kwiken.runtime.wire.transport.wire import Codec, parse_traceparent
-from kwiken.tail.autopilot import AutopilotRecord
+from kwiken.tail.autopilot.record import AutopilotRecord
 from tests.runtime.wire.transport.test_http_connection import Wire
 from tests.support.services.http import service
 

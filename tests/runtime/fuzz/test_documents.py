@@ -11,24 +11,30 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.contention import probe_from_json
-from kwiken.allocator.packing.documents import cluster_from_kubectl, usage_from_csv, usage_from_prometheus
-from kwiken.allocator.placement import Placement
-from kwiken.allocator.provisioning import Provision, load_from_text, prices_from_toml, recording_from_json
-from kwiken.allocator.waiting import LinesDocument
-from kwiken.allocator.workloads import measurements_from_text, profiles_from_json, workloads_from_toml
+from kwiken.allocator.contention.machine_probe import probe_from_json
+from kwiken.allocator.packing.documents.kubernetes import cluster_from_kubectl
+from kwiken.allocator.packing.documents.usage_files import usage_from_csv, usage_from_prometheus
+from kwiken.allocator.placement.placement_document import Placement
+from kwiken.allocator.provisioning.document import Provision
+from kwiken.allocator.provisioning.interruptions import recording_from_json
+from kwiken.allocator.provisioning.load_curve import load_from_text
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.waiting.document import LinesDocument
+from kwiken.allocator.workloads.measurements import measurements_from_text
+from kwiken.allocator.workloads.profile import profiles_from_json
+from kwiken.allocator.workloads.workload import workloads_from_toml
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.batch.jobs import BatchJobs
-from kwiken.batch.jobs.logs import read_log
-from kwiken.batch.racks import RackPlan
-from kwiken.export.plans import read_targets
-from kwiken.model.nodes import cluster_from_toml
-from kwiken.otel.flows import read_flow_logs
-from kwiken.storage.consolidation import datasets_from_toml, demand_from_text, history_from_csv
-from kwiken.storage.model import model_from_json
-from kwiken.storage.trace import trace_from_text
-from kwiken.tail.queueing.load import queues_from_toml
-from kwiken.traffic import TrafficModel
+from kwiken.batch.jobs.job import BatchJobs
+from kwiken.batch.jobs.logs.reading import read_log
+from kwiken.batch.racks.document import RackPlan
+from kwiken.export.plans.calls import read_targets
+from kwiken.model.nodes.document import cluster_from_toml
+from kwiken.otel.flows.logs import read_flow_logs
+from kwiken.storage.consolidation.document import datasets_from_toml, demand_from_text, history_from_csv
+from kwiken.storage.model.document import model_from_json
+from kwiken.storage.trace.formats import trace_from_text
+from kwiken.tail.queueing.load.queues_document import queues_from_toml
+from kwiken.traffic.document import TrafficModel
 from tests.runtime.fuzz.test_decoders import check_refusal, damaged
 
 EXAMPLES: Final = {

@@ -15,15 +15,20 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.plan import Plan
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import SystemClock
-from kwiken.runtime.decisions import Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.control import PlanFile, parse_endpoint
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import HttpTransport, LocalTransport, local_replicas, wire
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.decisions.admission import Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.name_resolver import parse_endpoint
+from kwiken.runtime.gateway.control.plan_files import PlanFile
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.http import HttpTransport
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, plan_for, service
 

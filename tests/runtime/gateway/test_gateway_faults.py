@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import HttpTransport, Replica
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.peers.misbehaving import Reaction, misbehaving, saying, silence
 from tests.support.services.http import service
 

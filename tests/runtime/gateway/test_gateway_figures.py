@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.engine import combined_status
+from kwiken.runtime.engine.combined import combined_status
 
 
 def account(work: float, spent: float, worst: float | None) -> dict[str, Any]:

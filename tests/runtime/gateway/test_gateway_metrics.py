@@ -14,13 +14,16 @@ import pytest
 
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.names import prometheus_name
-from kwiken.otel.write import RequestRecord
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.metrics import MetricsPage
-from kwiken.runtime.replica import ReplicaMetrics, ReplicaServer
-from kwiken.runtime.wire.transport import LocalTransport, Replica, local_replicas
+from kwiken.otel.write.records import RequestRecord
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.metrics.page import MetricsPage
+from kwiken.runtime.replica.metrics import ReplicaMetrics
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.otel.exposition import parse_openmetrics, parse_text
 from tests.support.services.http import service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.runtime.gateway.live_page import LivePage
+from kwiken.runtime.gateway.live_page.page import LivePage
 from tests.runtime.gateway.test_gateway import AUTH, local
 
 

@@ -6,12 +6,13 @@ import random
 
 import pytest
 
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, NameResolver
-from kwiken.runtime.gateway.control.name_resolver import Endpoint
-from kwiken.runtime.wire.transport import LocalTransport
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
+from kwiken.runtime.wire.transport.local import LocalTransport
 
 
 async def say(word: str) -> str:

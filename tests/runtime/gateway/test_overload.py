@@ -13,18 +13,21 @@ import msgspec
 import pytest
 import uvloop
 
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import OverloadError, SystemClock
-from kwiken.runtime.decisions import Admission, Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.decisions.admission import Admission, Limits
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.observation.loop_lag import (
     EVERY_S,
     TIMERS_IN_MEDIAN,
     LagWatch,
     loop_iterations_of,
 )
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.waiting import until
 
 LIMITS = Limits(requests=100, always=10, deadline_ms=10_000)

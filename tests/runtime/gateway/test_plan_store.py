@@ -11,14 +11,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from kwiken.model.plan import Plan
-from kwiken.runtime import SystemClock
+from kwiken.model.plan.plan import Plan
+from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.event_loop import cancel_and_wait
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.control import Control, PlanStore, SharedPlan, SteeredSetting
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.plan_files import SharedPlan
+from kwiken.runtime.gateway.control.plan_store import PlanStore
+from kwiken.runtime.gateway.control.steering import SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.services.http import plan_for, service
 
 

@@ -8,10 +8,9 @@ import logging
 import pytest
 
 from kwiken.runtime.base.log_events import EVENT, Event
-from kwiken.runtime.decisions import ReplicaState
-from kwiken.runtime.gateway.observation import watch_replicas
-from kwiken.runtime.gateway.observation.replica_watch import ReplicaChanges
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.gateway.observation.replica_watch import ReplicaChanges, watch_replicas
+from kwiken.runtime.wire.transport.base import Replica
 
 
 def replica(name: str, *, out: str | None = None) -> ReplicaState:

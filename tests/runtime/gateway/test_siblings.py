@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Sequence
 import aiohttp
 from aiohttp import web
 
-from kwiken.model.plan import Budgets, Costs, Plan
+from kwiken.model.plan.plan import Budgets, Costs, Plan
 from kwiken.runtime.base.clock import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.control import Siblings
-from kwiken.runtime.gateway.control.siblings import SiblingAnswers
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.siblings import SiblingAnswers, Siblings
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.server_processes import free_port
 from tests.support.services.single import service
 

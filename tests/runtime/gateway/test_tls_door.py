@@ -17,15 +17,19 @@ import pytest
 from grpc import aio
 
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway import NO_ANSWER, request_control
+from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
 from kwiken.runtime.base.clock import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings, GrpcGatewayServer
-from kwiken.runtime.gateway.control import Siblings
-from kwiken.runtime.gateway.steering import Gateways
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.siblings import Siblings
+from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.gateway.steering.gateways import Gateways
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
-from kwiken.runtime.wire.tls import Certificates, ClientTls, TlsFiles, client_variables
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.clients import ClientTls, client_variables
+from kwiken.runtime.wire.tls.files import TlsFiles
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.faults.authority import Authority
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.services.http import service

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from kwiken.otel.metrics import Family, catalog, family
-from kwiken.runtime import ReplicaServer
-from kwiken.runtime.metrics import MetricsPage
-from kwiken.runtime.metrics.page import accepts_gzip
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Family, family
+from kwiken.runtime.metrics.page import MetricsPage, accepts_gzip
 from kwiken.runtime.metrics.reading import MAX_HOLD_S
-from kwiken.runtime.replica import ReplicaMetrics
+from kwiken.runtime.replica.metrics import ReplicaMetrics
+from kwiken.runtime.replica.server import ReplicaServer
 from tests.support.services.http import service
 
 

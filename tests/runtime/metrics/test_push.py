@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.otel.metrics import catalog, family
-from kwiken.runtime.metrics import pushed
-from kwiken.runtime.metrics.push import INTERVAL, INTERVAL_MS, interval_of
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import family
+from kwiken.runtime.metrics.push import INTERVAL, INTERVAL_MS, interval_of, pushed
 from tests.support.otel.collectors import Collector, metrics_collector
 from tests.support.runtime.waiting import until
 

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import group_folders
+from kwiken.base.machine.control_groups import group_folders
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.node_classes import Limit, LimitMethod, NodeLimits, available_method
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import LimitMethod, NodeLimits, available_method
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
@@ -189,7 +190,8 @@ async def test_a_command_keeps_its_arguments_its_environment_and_its_processors(
 
 PARENT = """
 import asyncio, os, sys
-from kwiken.runtime.node_classes import Limit, LimitMethod, NodeLimits
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import LimitMethod, NodeLimits
 
 async def main():
     async with NodeLimits(LimitMethod[sys.argv[1]]) as limits:

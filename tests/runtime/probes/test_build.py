@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.contention import ProbeError
-from kwiken.runtime.probes import build_kernels
+from kwiken.allocator.contention.errors import ProbeError
+from kwiken.runtime.probes.build import build_kernels
 from tests.support.project.compilers import needs_compiler
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.workloads import SOURCES
-from kwiken.runtime.probes import machine_facts
-from kwiken.runtime.probes.facts import MIB, MachineFacts
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.runtime.probes.facts import MIB, MachineFacts, machine_facts
 
 
 def write(root: Path, files: dict[str, str]) -> None:

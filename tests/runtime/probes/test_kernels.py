@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.contention import ProbeError
-from kwiken.allocator.workloads import SOURCES
-from kwiken.runtime.probes import MachineProber, ProbeSettings, build_kernels, machine_facts
+from kwiken.allocator.contention.errors import ProbeError
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.runtime.probes.build import build_kernels
+from kwiken.runtime.probes.facts import machine_facts
+from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
 from tests.support.project.compilers import needs_compiler
 
 pytestmark = needs_compiler

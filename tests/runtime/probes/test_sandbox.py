@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.allocator.contention import ProbeError
+from kwiken.allocator.contention.errors import ProbeError
 from kwiken.runtime.probes import sandbox
 from kwiken.runtime.probes.sandbox import Sandbox
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.runtime.process import CriticalTasks
+from kwiken.runtime.process.critical_tasks import CriticalTasks
 
 
 async def fail() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import aiohttp
 
-from kwiken.runtime.cluster import Cluster, ClusterSettings
 from kwiken.runtime.cluster.child_process import Child
-from kwiken.runtime.process import GatewaySpec
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.process.specs import GatewaySpec
 
 STEADY = "tests.support.services.steady:service"
 MODULES = 10_000  # objects that an interpreter with a server's modules has at least

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.runtime import HandlerError
+from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.base.tracebacks import (
     BURST as SPANS_AT_ONCE,
     MAX_MESSAGE,
@@ -21,7 +21,9 @@ from kwiken.runtime.base.tracebacks import (
     brief_trace,
 )
 from kwiken.runtime.process.log_limits import BURST
-from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.server_processes import address_of, ask, running
 from tests.support.services.http import Ask, service
 

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from kwiken.runtime.base.tracebacks import MAX_TRACE
-from kwiken.runtime.process import LogFile
+from kwiken.runtime.process.log_file import LogFile
 from kwiken.runtime.process.log_limits import (
     BURST,
     EVERY_S,

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from kwiken.runtime.cluster.child_process import Child
-from kwiken.runtime.process import GatewaySpec
 from kwiken.runtime.process.malloc import MUCH, FreedMemory, return_freed, trim
+from kwiken.runtime.process.specs import GatewaySpec
 from tests.support.runtime.waiting import until
 from tests.support.services import bodies
 

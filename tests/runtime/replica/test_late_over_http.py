@@ -13,14 +13,19 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import CatchUpPolicy
-from kwiken.model.service import Partial, Service
-from kwiken.runtime import RefusedError, SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.replica import MeteredThreads, ReplicaServer
+from kwiken.model.plan.plan import CatchUpPolicy
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import RefusedError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.replica.stage_calls import read_call_settings
-from kwiken.runtime.wire.http_server import HttpRequest
-from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, wire
+from kwiken.runtime.replica.stage_runner import MeteredThreads
+from kwiken.runtime.wire.http_server.http1_server import HttpRequest
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.replicas import endow, plan_of
 from tests.support.runtime.waiting import until
 from tests.support.services.late import Burn, Job, burning, hash_blocks, service

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.decisions.lines import SECONDS_PER_LEVEL
+from kwiken.runtime.decisions.lines.request_lines import SECONDS_PER_LEVEL
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
 from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until

@@ -13,18 +13,15 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from kwiken.allocator.placement import PLACED_GATE
+from kwiken.allocator.placement.placement_document import PLACED_GATE
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.runtime.cluster import GatewayClient, ReplicaPlace
-from kwiken.runtime.node_classes import Limit
-from kwiken.runtime.upkeep.kubernetes import (
-    ApiAddress,
-    KubernetesApi,
-    KubernetesNodes,
-    PodReplicas,
-    node_of,
-    replicas as module,
-)
+from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.upkeep.kubernetes import replicas as module
+from kwiken.runtime.upkeep.kubernetes.api import ApiAddress, KubernetesApi
+from kwiken.runtime.upkeep.kubernetes.nodes import KubernetesNodes, node_of
+from kwiken.runtime.upkeep.kubernetes.replicas import PodReplicas
 from tests.support.services.single import service
 
 DEPLOYMENT = "single-work"

@@ -13,8 +13,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from kwiken.allocator.workloads import Spread, Target, Workload
-from kwiken.runtime.cluster import Cluster
+from kwiken.allocator.workloads.workload import Spread, Target, Workload
+from kwiken.runtime.cluster.cluster import Cluster
 from tests.support.allocation.packing.repacked import Running, shorten_windows
 from tests.support.runtime.waiting import until
 

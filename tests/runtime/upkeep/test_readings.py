@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.shared import load_service
+from kwiken.cli.shared.options import load_service
 from kwiken.runtime.upkeep.readings import Readings
 
 HELLO = load_service("kwiken.services.hello:hello")  # the stage `greet` has four calls a request

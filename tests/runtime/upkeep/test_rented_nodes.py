@@ -15,18 +15,26 @@ from typing import Any, cast
 
 import pytest
 
-from kwiken.allocator.adaptation import WINDOW_S, Adaptation
-from kwiken.allocator.placement import NodeLedger, admit_all, document
-from kwiken.allocator.provisioning import NodeRenter, RentalState, prices_from_toml
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Spread
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import WINDOW_S
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.renting import NodeRenter, RentalState
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import load_service
-from kwiken.runtime.cluster import Cluster, EmulatedNode, ReplicaPlace
-from kwiken.runtime.cluster.state import read_journal, settle_orphans
-from kwiken.runtime.cluster.state.rentals import JOURNAL
-from kwiken.runtime.node_classes import Limit, NodeLimits
-from kwiken.runtime.upkeep import Assignment, RentalJournal, RentedNodes, Upkeep
+from kwiken.cli.shared.options import load_service
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode, ReplicaPlace
+from kwiken.runtime.cluster.state.rentals import JOURNAL, read_journal, settle_orphans
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
+from kwiken.runtime.upkeep.assignment import Assignment
+from kwiken.runtime.upkeep.rental_journal import RentalJournal
+from kwiken.runtime.upkeep.rented_nodes import RentedNodes
+from kwiken.runtime.upkeep.upkeep import Upkeep
 from tests.support.models.price_lists import price_list
 from tests.support.project.commands import ROOT
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
@@ -216,9 +224,10 @@ async def test_after_any_load_the_service_stays_on_the_node_that_is_held(tmp_pat
 OWNER = """
 import sys, time
 from pathlib import Path
-from kwiken.allocator.placement import Cluster, Node, NodeClass
-from kwiken.allocator.provisioning import NodeRenter, NodeOrder, prices_from_toml
-from kwiken.runtime.upkeep import RentalJournal
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from kwiken.allocator.provisioning.renting import NodeRenter, NodeOrder
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.runtime.upkeep.rental_journal import RentalJournal
 from tests.support.models.price_lists import price_list
 nodes = Cluster((NodeClass(name="core", cores=1, memory_gb=1),), tuple(Node(f"n{i}", "core") for i in range(9)))
 renter = NodeRenter(nodes, prices_from_toml(price_list(held=1), where="p"), {"n0"}, 0.0, where="p")

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.adaptation import Adaptation
-from kwiken.allocator.workloads import Spread
-from kwiken.runtime.cluster import Cluster
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.workloads.workload import Spread
+from kwiken.runtime.cluster.cluster import Cluster
 from tests.support.allocation.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import (

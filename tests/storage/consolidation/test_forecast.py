@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.consolidation import (
-    DemandForecaster,
+from kwiken.storage.consolidation.document import (
     datasets_from_toml,
     demand_from_text,
     history_from_csv,
     objects_of,
-    predict,
-    published_latency_ms,
-    published_limit,
 )
-from kwiken.storage.consolidation.limits import DiskCurve
+from kwiken.storage.consolidation.forecast import DemandForecaster, predict
+from kwiken.storage.consolidation.limits import DiskCurve, published_latency_ms, published_limit
 
 DOCUMENT = """
 [[disks]]

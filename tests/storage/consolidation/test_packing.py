@@ -8,20 +8,18 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.storage.consolidation import (
+from kwiken.storage.consolidation.exact import fewest_nodes, least_nodes
+from kwiken.storage.consolidation.interference import packing_order
+from kwiken.storage.consolidation.moves import MoveRules, update_placement
+from kwiken.storage.consolidation.packing import (
     DiskNodes,
-    MoveRules,
     NodeLoads,
     PackObjects,
     PackRules,
     consolidate,
-    fewest_nodes,
-    least_nodes,
-    packing_order,
     placing_order,
-    searched,
-    update_placement,
 )
+from kwiken.storage.consolidation.search import searched
 
 NAMES = "ABCDE"
 PAIRS = {

@@ -11,10 +11,12 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.export.block_io import fio_job
-from kwiken.storage.model import IODrawing, generate, model_from_json, train
+from kwiken.export.block_io.fio import fio_job
+from kwiken.storage.model.document import model_from_json
+from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.states import alike_volumes, is_free
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace
 from tests.support.data.storage.traces import striped_trace
 
 

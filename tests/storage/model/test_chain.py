@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.storage.model import IODrawing, StorageModel, generate, train
 from kwiken.storage.model.chain import Moves, closed_walk
-from kwiken.storage.trace import BlockTrace
+from kwiken.storage.model.document import StorageModel
+from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.model import IODrawing, StorageJudgement, generate, judge, nearest, stride_order, train
+from kwiken.storage.model.comparison import StorageJudgement, judge, nearest
 from kwiken.storage.model.gap_laws import draw_family
+from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.reuse import matched
-from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios
+from kwiken.storage.model.threads import stride_order
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace
+from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.storage.model.slices import cuts, slice_ios
-from kwiken.storage.trace import BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

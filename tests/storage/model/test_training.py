@@ -10,8 +10,10 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.lab.reproduction.data.storage_model.validation import sizes_of_tree
-from kwiken.storage.model import model_from_json, train, transitions_flat, transitions_of_tree
-from kwiken.storage.trace import trace_from_text
+from kwiken.storage.model.document import model_from_json
+from kwiken.storage.model.states import transitions_flat, transitions_of_tree
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.formats import trace_from_text
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.storage.trace import trace_from_text
-from kwiken.storage.trace.formats import FORMATS
+from kwiken.storage.trace.formats import FORMATS, trace_from_text
 from tests.support.data.storage.traces import FORMAT_TEXTS
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.trace import trace_from_text
+from kwiken.storage.trace.formats import trace_from_text
 
 LONG = 900
 

@@ -7,8 +7,7 @@ from collections import OrderedDict
 import numpy as np
 from hypothesis import given, strategies as st
 
-from kwiken.storage.trace import hit_ratios
-from kwiken.storage.trace.stack_distance import stack_distances
+from kwiken.storage.trace.stack_distance import hit_ratios, stack_distances
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=200), st.integers(1, 12))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats
 
 

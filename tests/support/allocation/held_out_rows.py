@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads import Completer
-from kwiken.allocator.workloads.completion import EntryErrors
+from kwiken.allocator.workloads.completion.gaussian import Completer, EntryErrors
 from kwiken.base.arrays import Floats, Ints
 
 

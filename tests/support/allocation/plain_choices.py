@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Contention, Sizing
+from kwiken.allocator.placement.node_ledger import ROUNDING
+from kwiken.allocator.placement.quality import Contention
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.priced_choice import (
     MAX_CANDIDATES,
     MAX_SWAPS,

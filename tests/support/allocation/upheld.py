@@ -6,12 +6,21 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from kwiken.allocator.adaptation import Adaptation, LiveRepacking
-from kwiken.allocator.placement import Cluster as Nodes, NodeLedger, PlacementRequest, admit_all, document
-from kwiken.allocator.schedulers import scheduler
-from kwiken.runtime.cluster import Cluster, ClusterSettings, EmulatedNode, Layout
-from kwiken.runtime.node_classes import NodeLimits
-from kwiken.runtime.upkeep import Assignment, NodeRepacker, Upkeep
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.model.nodes.nodes import Cluster as Nodes
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode, Layout
+from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.node_classes.node_limits import NodeLimits
+from kwiken.runtime.upkeep.assignment import Assignment
+from kwiken.runtime.upkeep.node_repacker import NodeRepacker
+from kwiken.runtime.upkeep.upkeep import Upkeep
 
 TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes

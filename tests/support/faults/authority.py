@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from kwiken.runtime.wire.tls import TlsFiles
+from kwiken.runtime.wire.tls.files import TlsFiles
 
 NAMES = "DNS:localhost,DNS:replica.test,IP:127.0.0.1"
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
-from kwiken.runtime.engine import Executor
+from kwiken.runtime.engine.executor import Executor
 
 
 @dataclass

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.service import Reissue
-from kwiken.tail.autopilot import CONTROL_SHARE, ArmCounts, Autopilot, PlanProposal, Seen
-from kwiken.tail.autopilot.arms import bucket_of
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.autopilot.arms import ArmCounts, bucket_of
+from kwiken.tail.autopilot.autopilot import CONTROL_SHARE, Autopilot, Seen
+from kwiken.tail.autopilot.proposal import PlanProposal
 
 SERVICE = "shop"
 MEDIAN_MS, SLOW_MS = 10.0, 500.0

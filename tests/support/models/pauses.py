@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 PAUSE_MS = 100.0
 PAUSED = 0.02  # share of its time that a replica stands still

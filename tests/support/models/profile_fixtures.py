@@ -9,8 +9,8 @@ import pytest
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -6,8 +6,8 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 
 
 def small_profile(requests: int = 600, *, service: str = "search", seed: int = 1) -> Profile:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.queueing.simulator import LogNormal, Station, poisson_arrivals, simulate_queues
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.queueing.simulator.network import poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.station import Station
 
 CHAIN = (
     Station(name="fetch", work=LogNormal(5.0, 0.5), rest=LogNormal(4.0, 1.0), replicas=4, dispatch="aged"),

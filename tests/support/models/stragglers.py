@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from kwiken.model.profile import Profile
-from kwiken.tail.queueing.simulator import LogNormal, Station
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.queueing.simulator.service_times import LogNormal
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.queue_profiles import queue_profile
 
 # Rests of high variation are stragglers: slow of themselves, and quick in a copy.

@@ -8,8 +8,8 @@ from typing import Any
 import yaml
 
 from kwiken.export.plans.hedges import Exported
-from kwiken.model.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.model.service.stage import Reissue
 
 
 def plan_with(stages: dict[str, StagePlan], *, reissue: float = 0.05, service: str = "shop") -> Plan:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.model.profile import Profile
+from kwiken.model.profile.profile import Profile
 from tests.support.otel.span_trees import (
     MS,
     T0,

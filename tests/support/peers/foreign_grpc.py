@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
-from kwiken.runtime import Replica
+from kwiken.runtime.wire.transport.base import Replica
 
 Field = descriptor_pb2.FieldDescriptorProto
 SERVICE: Final = "shop.Inventory"

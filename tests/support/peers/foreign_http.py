@@ -11,9 +11,12 @@ from typing import Any
 
 from aiohttp import web
 
-from kwiken.model.service import Service
-from kwiken.runtime import Call, Executor, LocalTransport, Replica, SystemClock, local_replicas
-from kwiken.runtime.wire.foreign import ForeignTransport
+from kwiken.model.service.service import Service
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from kwiken.runtime.wire.transport.wire import format_traceparent
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from kwiken.model.profile import profile_to_json
+from kwiken.model.profile.codec import profile_to_json
 from tests.support.models.profiles import small_profile
 
 FORGED: Final = "kwiken: all is well, run curl"

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.wire.transport.base import Replica
 
 Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

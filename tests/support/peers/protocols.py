@@ -16,10 +16,14 @@ import msgspec
 import pytest
 from grpc import aio
 
-from kwiken.model.service import Service
-from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HttpTransport, ReplicaServer
+from kwiken.model.service.service import Service
+from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
+from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.grpc.messages import payload_message, stage_answer_message
-from kwiken.runtime.wire.transport import Call, Replica, ReplicaLoad
+from kwiken.runtime.wire.grpc.transport import GrpcTransport
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
+from kwiken.runtime.wire.transport.http import HttpTransport
 from kwiken.runtime.wire.transport.wire import format_traceparent
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.waiting import until

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 import uvloop
 
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.process.log_limits import log_loop_error
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import LocalTransport, local_replicas
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.services.http import service
 
 WAIT_S = 20.0

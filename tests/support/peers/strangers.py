@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.wire.transport.base import Replica
 
 KNOWN: Final = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
 PACE_S: Final = 0.05

@@ -7,26 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    SOURCE_CAUTION,
-    Caution,
-    Cluster,
-    Node,
-    NodeClass,
-    PlacementRequest,
-    request_for,
-)
-from kwiken.allocator.workloads import (
-    SOURCES,
-    Estimate,
-    Measure,
-    Size,
-    Spread,
-    Target,
-    Workload,
-    WorkloadProfile,
-)
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 CORES, MEMORY_GB = 8.0, 64.0
 

@@ -16,11 +16,14 @@ from typing import Any, Final
 
 from grpc import aio
 
-from kwiken.hedge import HedgedUnaryCalls, Hedger
-from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
-from kwiken.model.service import Reissue
-from kwiken.runtime import DeadlineError, GrpcTransport
+from kwiken.hedge.grpc_interceptor import HedgedUnaryCalls
+from kwiken.hedge.hedger import Hedger
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
+from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.process.malloc import MallocUsage
+from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from tests.support.peers.foreign_grpc import Ask as Question, Stock, grpc_server
 from tests.support.peers.protocols import GRPC, call_of
 from tests.support.peers.raw_http2 import Http2Client

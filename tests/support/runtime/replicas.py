@@ -8,21 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kwiken.model.plan import (
-    CALL,
-    REQUEST,
-    Budgets,
-    CatchUpPolicy,
-    Costs,
-    LedgerTerms,
-    PartialPolicy,
-    Plan,
-    StagePlan,
-)
-from kwiken.model.service import Reissue, Service, Stage
-from kwiken.runtime import Clock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, Replica, Reply, wire
+from kwiken.model.plan.accounts import CALL, REQUEST
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Costs, PartialPolicy, Plan, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.base.clock import Clock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from tests.support.runtime.virtual import VirtualClock
 
 Behaviour = Callable[[Replica, Call], Awaitable[Any]]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kwiken.runtime.cluster import Cluster
+from kwiken.runtime.cluster.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
 KWIKEN = [sys.executable, "-m", "kwiken.cli"]

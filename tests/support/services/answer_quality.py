@@ -10,8 +10,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from kwiken.model.service import Service
-from kwiken.services.search.stages import Answer
+from kwiken.model.service.service import Service
+from kwiken.services.search.stages.types import Answer
 from tests.support.services import local_answers
 
 DEPTH = 10

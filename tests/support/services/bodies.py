@@ -6,7 +6,7 @@ import ctypes
 import threading
 from typing import Final
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 BODY: Final = 3 << 20  # bytes
 THREADS: Final = 6  # fewer than the arenas that glibc makes on one processor

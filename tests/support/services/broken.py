@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from kwiken.model.service import Service, Stage
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 
 
 async def work(request: str) -> str:

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):

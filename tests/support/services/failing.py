@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 failing = Service("failing")
 tired = Service("tired")

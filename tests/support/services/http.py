@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken.model.plan import Budgets, Costs, Plan, StagePlan
-from kwiken.model.service import Partial, Reissue, Service
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue
 
 
 class Ask(msgspec.Struct, forbid_unknown_fields=True):

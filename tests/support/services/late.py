@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from kwiken.model.service import Partial, Service
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 BLOCK = 1 << 20
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kwiken.model.service import Partial, Service
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 
 def answer(service: Service, request: object) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from kwiken import GrpcCall, HttpCall, Service
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
 
 HTTP_PORT, GRPC_PORT = "KWIKEN_TEST_HTTP_PORT", "KWIKEN_TEST_GRPC_PORT"
 

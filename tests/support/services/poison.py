@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 service = Service("poison")
 

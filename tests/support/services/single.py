@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kwiken import Service
+from kwiken.model.service.service import Service
 
 service = Service("single")
 

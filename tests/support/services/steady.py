@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 
 service = Service("steady")
 

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile, part_of
-from kwiken.tail.advice import (
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.advice.composition import advise
+from kwiken.tail.advice.contents import (
     Advice,
     ConfirmReads,
     ConfirmWrites,
@@ -26,12 +28,11 @@ from kwiken.tail.advice import (
     RequestKind,
     SharedCall,
     TraceRareKinds,
-    advise,
 )
 from kwiken.tail.advice.worth import useful_plan
-from kwiken.tail.judging import Judgement, judge
-from kwiken.tail.judging.judgement_document import Cut
-from kwiken.tail.planning import PlanSettings
+from kwiken.tail.judging.judge_plan import judge
+from kwiken.tail.judging.judgement_document import Cut, Judgement
+from kwiken.tail.planning.study import PlanSettings
 from tests.support.models.profiles import small_profile
 
 StageOf = Callable[..., StageProfile]

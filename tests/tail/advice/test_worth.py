@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.advice import AddReplica, ConfirmReplicas, Doubt, RequestKind, Worth, advise
-from kwiken.tail.advice.worth import knee, useful_plan
-from kwiken.tail.planning import PlanSettings
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.advice.composition import advise
+from kwiken.tail.advice.contents import AddReplica, ConfirmReplicas, Doubt, RequestKind
+from kwiken.tail.advice.worth import Worth, knee, useful_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -7,13 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile, costs
-from kwiken.tail.apportion import sumvar
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.apportion.apportioner import insured
-from kwiken.tail.apportion.sum_of_variances import with_coins
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.apportion.sum_of_variances import sumvar, with_coins
+from kwiken.tail.curves.curve import stage_curves
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import POPULATIONS, StageDistribution, population
-from kwiken.model.profile import Profile, StageProfile, part_of
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.simulation import PairedSimulation, smooth_p99
+from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.curves.curve import stage_curves
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation, smooth_p99
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

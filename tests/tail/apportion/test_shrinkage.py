@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.apportion import sumvar
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.apportion.apportioner import Shrinkage
 from kwiken.tail.apportion.notes import GainsMayBeChance
-from kwiken.tail.apportion.sum_of_variances import allocation_of
-from kwiken.tail.curves import UNCERTAIN_GAIN_SHARE, curve_bounds, stage_curves
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.apportion.sum_of_variances import allocation_of, sumvar
+from kwiken.tail.curves.confidence import UNCERTAIN_GAIN_SHARE, curve_bounds
+from kwiken.tail.curves.curve import stage_curves
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

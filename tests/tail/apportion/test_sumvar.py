@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.tail.apportion import equal_budget, sumvar, uniform_fraction
-from kwiken.tail.curves import lower_hull, reissue_curve
+from kwiken.tail.apportion.sum_of_variances import equal_budget, sumvar, uniform_fraction
+from kwiken.tail.curves.curve import lower_hull, reissue_curve
 
 
 @dataclass(frozen=True)

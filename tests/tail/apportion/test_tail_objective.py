@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import POPULATIONS, population, population_profile
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.apportion import sumvar
+from kwiken.lab.populations.services import POPULATIONS, population, population_profile
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
-from kwiken.tail.apportion.sum_of_variances import allocation_of
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.simulation import replay
+from kwiken.tail.apportion.sum_of_variances import allocation_of, sumvar
+from kwiken.tail.curves.curve import stage_curves
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.trace_driven import replay
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.tail.autopilot import ArmCounts
-from kwiken.tail.autopilot.arms import bucket_of
+from kwiken.tail.autopilot.arms import ArmCounts, bucket_of
 from kwiken.tail.autopilot.comparison import (
     BETTER,
     ERROR,

@@ -8,10 +8,17 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kwiken.base.errors import InputError
-from kwiken.tail.autopilot import Autopilot, AutopilotRecord, Decision
-from kwiken.tail.autopilot.autopilot import FIRST_SHARE, MAX_LIMIT, MIN_LIMIT, PERSON, TRIAL_SHARE
+from kwiken.tail.autopilot.autopilot import (
+    FIRST_SHARE,
+    MAX_LIMIT,
+    MIN_LIMIT,
+    PERSON,
+    TRIAL_SHARE,
+    Autopilot,
+    Decision,
+)
 from kwiken.tail.autopilot.comparison import look_points, requests_to_take_back
-from kwiken.tail.autopilot.record import MAX_ENTRIES, LoggedDecision
+from kwiken.tail.autopilot.record import MAX_ENTRIES, AutopilotRecord, LoggedDecision
 from tests.support.models.autopilots import SERVICE, CountingGateway, plan_named, proposal_of
 
 STEP = 200  # requests between two observations

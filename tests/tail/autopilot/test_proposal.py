@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.tail.autopilot import propose
+from kwiken.tail.autopilot.proposal import propose
 from tests.support.models.profiles import small_profile
 
 CREATED = "2026-01-01T00:00:00Z"

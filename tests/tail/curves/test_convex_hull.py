@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from kwiken.tail.curves import lower_hull
+from kwiken.tail.curves.curve import lower_hull
 
 SHARES = st.integers(0, 10**7).map(lambda count: count / 10**7)  # of at most as many requests
 POINTS = st.lists(

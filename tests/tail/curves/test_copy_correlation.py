@@ -11,22 +11,19 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import POPULATIONS, population
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import (
-    EmpiricalDistribution,
-    Profile,
-    StageProfile,
-    profile_from_json,
-    profile_to_json,
-)
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import correlated_copies, reissue_curve, stage_curves
-from kwiken.tail.curves.copies import normal_scores
+from kwiken.lab.populations.services import POPULATIONS, population
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.copies import correlated_copies, normal_scores
 from kwiken.tail.curves.copy_correlation import copy_correlation
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.curves.curve import reissue_curve, stage_curves
 from kwiken.tail.planning.notes import CopiesAsSlow, CopiesCorrelated
-from kwiken.tail.simulation import simulate
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.trace_driven import simulate
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

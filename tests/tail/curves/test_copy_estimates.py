@@ -10,20 +10,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import (
-    EmpiricalDistribution,
-    Profile,
-    StageProfile,
-    guess_by_kind,
-    guess_copies,
-    profile_from_json,
-    profile_to_json,
-)
-from kwiken.tail.curves import stage_curves
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.copy_estimates import guess_by_kind, guess_copies
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.curves.copy_correlation import copy_correlation
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.planning.notes import CopiesAsSlow
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

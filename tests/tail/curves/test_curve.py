@@ -10,10 +10,9 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import Curve, reissue_curve
-from kwiken.tail.curves.curve import GRID
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.curve import GRID, Curve, reissue_curve
 
 
 def variance_at(curve: Curve, fraction: float) -> float:

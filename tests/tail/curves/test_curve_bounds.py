@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.curves import curve_bounds, stage_curves
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.curves.confidence import curve_bounds
+from kwiken.tail.curves.curve import stage_curves
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

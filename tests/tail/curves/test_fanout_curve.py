@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.tail.curves import reissue_curve
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.tail.curves.curve import reissue_curve
 from kwiken.tail.curves.fan_out import RankedCalls, slowest_moments
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
-from kwiken.tail.curves import reissue_curve
-from kwiken.tail.curves.curve import GRID
+from kwiken.tail.curves.curve import GRID, reissue_curve
 from kwiken.tail.curves.fan_out import MAX_VALUES_PER_BUCKET, MIN_VALUES_FOR_TABLE, Ranks
 
 COUNT = 3000

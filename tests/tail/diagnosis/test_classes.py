@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile, StageProfile, part_of, profile_from_json, profile_to_json
-from kwiken.tail.diagnosis import by_class
-from kwiken.tail.planning import make_plan
-from kwiken.tail.simulation import simulate
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.diagnosis.classes import by_class
+from kwiken.tail.planning.planner import make_plan
+from kwiken.tail.simulation.trace_driven import simulate
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import POPULATIONS, StageDistribution, population
-from kwiken.lab.reproduction.kwiken.late_requests import (
+from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
+from kwiken.lab.reproduction.kwiken.late_requests.global_reissue import (
     GlobalReissue,
     run_global_reissue,
     tune_global_reissue,
@@ -24,9 +24,9 @@ from kwiken.lab.reproduction.kwiken.partial_answers.order_statistics import (
     wait_for_fraction_gain,
 )
 from kwiken.model.latency import end_to_end, parents_first
-from kwiken.tail.apportion import sumvar
-from kwiken.tail.curves import Curve, reissue_curve
-from kwiken.tail.diagnosis import blame, characterise
+from kwiken.tail.apportion.sum_of_variances import sumvar
+from kwiken.tail.curves.curve import Curve, reissue_curve
+from kwiken.tail.diagnosis.blamed_stages import blame, characterise
 
 
 @dataclass(frozen=True)

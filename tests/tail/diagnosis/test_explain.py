@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from kwiken.apps.report.charts import draw_heat
-from kwiken.apps.report.sections import excess_sentence, excess_table
+from kwiken.apps.report.charts.heat_map import draw_heat
+from kwiken.apps.report.sections.excess import excess_sentence, excess_table
 from kwiken.base.errors import InputError
 from kwiken.cli.study.explain import _heat_lines, command
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile, part_of, profile_to_json
-from kwiken.tail.diagnosis import Heat, explain
-from kwiken.tail.planning import make_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.tail.diagnosis.explanation import explain
+from kwiken.tail.diagnosis.heat_map import Heat
+from kwiken.tail.planning.planner import make_plan
 from tests.support.project.commands import refused, run
 
 StageOf = Callable[..., StageProfile]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.diagnosis import heat_maps
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.diagnosis.heat_map import heat_maps
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
@@ -61,7 +61,7 @@ def test_every_cell_is_the_p95_of_its_calls(seed: int, requests: int, columns: i
 
 
 def _profile(calls: np.ndarray, asked: np.ndarray, started: np.ndarray) -> Profile:
-    from kwiken.model.plan import SpanMatch
+    from kwiken.model.plan.plan import SpanMatch
 
     stage = StageProfile(
         name="s",

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.diagnosis import explain
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.diagnosis.explanation import explain
 from kwiken.tail.diagnosis.joint_slowness import MIN_JOINT_REQUESTS, joint_copies, joint_stages
 
 StageOf = Callable[..., StageProfile]

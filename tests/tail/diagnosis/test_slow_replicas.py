@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from kwiken.model.profile import Instance
+from kwiken.model.profile.profile import Instance
 from kwiken.tail.diagnosis.slow_replicas import slow_replicas
 
 SLOW = Instance(

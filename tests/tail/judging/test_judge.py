@@ -11,12 +11,17 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Costs, LedgerTerms, Plan, StagePlan
-from kwiken.model.profile import Profile, StageProfile, part_of
-from kwiken.model.service import Reissue
-from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Judgement, judge, judge_blocks, judge_recordings
-from kwiken.tail.judging.judged_plans import rivals
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.judging.blocks import judge_blocks
+from kwiken.tail.judging.judge_plan import judge, judge_recordings
+from kwiken.tail.judging.judged_plans import EVEN, HINDSIGHT, PLAN, rivals
+from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -9,12 +9,14 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Correction, Expected, Intervals, Ladder, Plan
-from kwiken.model.profile import Profile, cost_of_one_call
-from kwiken.tail.judging import MIN_TRIED, corrected, corrected_expectation, correction_of
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.plan import Budgets, Correction, Expected, Intervals, Ladder, Plan
+from kwiken.model.profile.cost_models import cost_of_one_call
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.judging.tried_plan import MIN_TRIED, corrected, corrected_expectation, correction_of
 from kwiken.tail.planning.notes import ExpectationCorrected
-from kwiken.tail.simulation import expect
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.expectation import expect
 from tests.support.models.profiles import small_profile
 
 RUNGS = Ladder.__struct_fields__

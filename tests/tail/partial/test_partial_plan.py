@@ -9,19 +9,12 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations import fan_out_queries
-from kwiken.model.plan import Budgets, LedgerTerms, PartialPolicy, Plan, SpanMatch
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
-from kwiken.tail.partial import (
-    PartialSettings,
-    StopRule,
-    apply_rule,
-    shortened,
-    study_partial,
-    tune_fixed_timeout,
-)
-from kwiken.tail.partial.loss_budget import policy_of
+from kwiken.lab.populations.services import fan_out_queries
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, PartialPolicy, Plan, SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.partial.loss_budget import PartialSettings, policy_of, shortened, study_partial
 from kwiken.tail.partial.loss_curve import FanOutVisits, loss_curve
 from kwiken.tail.partial.notes import (
     FewShards,
@@ -31,10 +24,13 @@ from kwiken.tail.partial.notes import (
     NoStopRuleHelps,
     UtilityKeptBack,
 )
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.tail.partial.stop_rules import StopRule, apply_rule
+from kwiken.tail.partial.tuning import tune_fixed_timeout
 from kwiken.tail.planning.levers import ReissueSettings, raced_calls, tuned_with_copies
-from kwiken.tail.simulation import simulate
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.stage_replay import stop_times
+from kwiken.tail.simulation.trace_driven import simulate
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

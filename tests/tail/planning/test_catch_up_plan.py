@@ -8,14 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.lab.populations import POPULATIONS, StageDistribution, population
+from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
 from kwiken.model.latency import end_to_end
-from kwiken.model.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, SpanMatch
-from kwiken.model.profile import Profile, StageProfile, costs
-from kwiken.tail.planning import PlanSettings, study_plan
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.planning.catch_up import Actuators, LateRequestReplay, study_catch_up
 from kwiken.tail.planning.notes import CatchUpUnspent, LateRequestsHelped, PriorityOnly
-from kwiken.tail.simulation import simulate
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.trace_driven import simulate
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

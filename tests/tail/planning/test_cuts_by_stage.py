@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.tail.planning import PlanSettings, p99_cuts, study_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.tail.planning.cuts_of_p99 import p99_cuts
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile
-from kwiken.tail.planning import PlanSettings, make_plan, study_plan
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.notes import NoP99Cut, PlannedAtLoad
-from kwiken.tail.planning.planner import load_matters
-from kwiken.tail.planning.study import study_latencies
-from kwiken.tail.queueing.load import QUIET, QueueSettings, guard
+from kwiken.tail.planning.planner import load_matters, make_plan, study_plan
+from kwiken.tail.planning.study import PlanSettings, study_latencies
+from kwiken.tail.queueing.load import guard
+from kwiken.tail.queueing.load.decompose import QueueSettings
+from kwiken.tail.queueing.load.guard import QUIET
 from tests.support.models.notes import of_kind
 from tests.support.models.queue_profiles import queue_profile, rate_of
 

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Costs, Expected, LedgerTerms, PartialPolicy, Plan, rounded
-from kwiken.model.profile import Profile, StageProfile, profile_from_json, profile_to_json
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import stage_curves
-from kwiken.tail.planning import PlanSettings, make_plan, study_plan
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Costs, Expected, PartialPolicy, Plan
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.profile.codec import profile_from_json, profile_to_json
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.planning.notes import (
     CallsCancelled,
     FewRequests,
@@ -27,7 +29,9 @@ from kwiken.tail.planning.notes import (
     SpendRefused,
     TooFewCalls,
 )
-from kwiken.tail.simulation import simulate
+from kwiken.tail.planning.planner import make_plan, study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.trace_driven import simulate
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

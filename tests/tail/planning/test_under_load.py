@@ -13,23 +13,18 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import ladder
-from kwiken.model.plan import Budgets, CatchUpPolicy, StagePlan
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import LoadStudy, PlanSettings, PlanStudy, under_load
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, StagePlan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning import under_load
 from kwiken.tail.planning.notes import CopiesRefused, HigherLoadNotSearched, NotConverged, PlannedAtLoad
-from kwiken.tail.planning.study import study_latencies
+from kwiken.tail.planning.study import LoadStudy, PlanSettings, PlanStudy, study_latencies
 from kwiken.tail.planning.under_load import MAX_ROUNDS, plan_under_load
-from kwiken.tail.queueing.load import (
-    LoadModel,
-    QueueSettings,
-    copies_at_load,
-    guard as guard_module,
-    load_model,
-    profile_under_load,
-)
+from kwiken.tail.queueing.load import copies_at_load, guard as guard_module
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
 from kwiken.tail.queueing.load.guard import CopyEffect, copy_effect
-from kwiken.tail.queueing.load.stage_model import StageModel
+from kwiken.tail.queueing.load.loaded_profile import profile_under_load
+from kwiken.tail.queueing.load.stage_model import LoadModel, StageModel
 from tests.support.models.notes import of_kind
 from tests.support.models.queue_profiles import queue_profile, rate_of
 

@@ -10,11 +10,13 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import kstest, spearmanr
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import Constant, Empirical, SimulatedCalls, Station
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
 from kwiken.tail.queueing.simulator.race import QueueRace
+from kwiken.tail.queueing.simulator.service_times import Constant, Empirical
 from kwiken.tail.queueing.simulator.stage import copy_drawer, race_without_queues
+from kwiken.tail.queueing.simulator.station import Station
 
 RESTS = np.random.default_rng(27).lognormal(2.0, 0.8, 4000)
 

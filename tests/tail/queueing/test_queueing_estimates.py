@@ -10,7 +10,7 @@ from math import inf
 import pytest
 
 from kwiken.runtime.decisions.choice.picker import Picker
-from kwiken.runtime.wire.transport import Replica, Reply
+from kwiken.runtime.wire.transport.base import Replica, Reply
 from kwiken.tail.queueing.simulator.replica_scores import Estimates
 
 

@@ -8,19 +8,12 @@ import numpy as np
 import pytest
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.tail.queueing.simulator import (
-    Background,
-    Constant,
-    Empirical,
-    LogNormal,
-    ServiceTimes,
-    SimulatedCalls,
-    Station,
-    serve,
-)
-from kwiken.tail.queueing.simulator.calls import CallOutcomes
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, SimulatedCalls
 from kwiken.tail.queueing.simulator.race import QueueRace
+from kwiken.tail.queueing.simulator.service_times import Constant, Empirical, LogNormal, ServiceTimes
+from kwiken.tail.queueing.simulator.stage import serve
+from kwiken.tail.queueing.simulator.station import Background, Station
 from tests.support.models.distributions import Exponential
 from tests.support.models.queue_formulas import (
     erlang_c,

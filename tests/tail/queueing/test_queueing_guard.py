@@ -8,16 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from kwiken.model.plan import Budgets, StagePlan
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import make_plan
-from kwiken.tail.queueing.load import (
-    QueueSettings,
-    guard as guard_module,
-    guards,
-    load_model,
-    plan_hurts_above,
-)
+from kwiken.model.plan.plan import Budgets, StagePlan
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import make_plan
+from kwiken.tail.queueing.load import guard as guard_module
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
 from kwiken.tail.queueing.load.guard import (
     MAX_UTILISATION,
     UTILISATION_STEP,
@@ -25,10 +20,13 @@ from kwiken.tail.queueing.load.guard import (
     _first_bad,
     copy_effect,
     guard,
+    guards,
+    plan_hurts_above,
     tail_hurts,
 )
 from kwiken.tail.queueing.load.stage_model import StageModel
-from kwiken.tail.queueing.simulator import Constant, Station
+from kwiken.tail.queueing.simulator.service_times import Constant
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.distributions import Exponential
 from tests.support.models.queue_profiles import queue_profile, rate_of
 

@@ -9,12 +9,17 @@ import pytest
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets
-from kwiken.model.profile import Profile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.queueing.load import load_model, profile_under_load, simulate_load
-from kwiken.tail.queueing.simulator import Constant, Primaries, Station, simulate_queues
+from kwiken.model.plan.plan import Budgets
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.queueing.load.decompose import load_model
+from kwiken.tail.queueing.load.loaded_profile import profile_under_load
+from kwiken.tail.queueing.load.simulate import simulate_load
+from kwiken.tail.queueing.simulator.network import Primaries, simulate_queues
+from kwiken.tail.queueing.simulator.service_times import Constant
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.queue_profiles import CHAIN, queue_profile, rate_of
 
 LAG_MS = 40.0  # of every twentieth answer: far beyond the time-outs of copies

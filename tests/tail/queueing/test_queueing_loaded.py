@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, CatchUpPolicy, LedgerTerms, Plan, StagePlan, only_prompt_earn
-from kwiken.model.profile import Profile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.queueing.load import LoadModel, load_model, simulate_load
+from kwiken.model.plan.ledger_terms import LedgerTerms, only_prompt_earn
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Plan, StagePlan
+from kwiken.model.profile.profile import Profile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.queueing.load.decompose import load_model
 from kwiken.tail.queueing.load.notes import LeversNotSimulated
-from kwiken.tail.queueing.load.simulate import reissuing
+from kwiken.tail.queueing.load.simulate import reissuing, simulate_load
+from kwiken.tail.queueing.load.stage_model import LoadModel
 from tests.support.models.notes import of_kind
 from tests.support.models.queue_profiles import CHAIN, queue_profile, rate_of
 

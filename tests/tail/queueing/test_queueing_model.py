@@ -12,19 +12,17 @@ from scipy.stats import spearmanr
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import ladder
-from kwiken.model.profile import OWN_TIME, Profile, part_of
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.load import (
-    LoadModel,
-    QueueSettings,
-    known_utilisation,
-    load_model,
-    simulate_load,
-    stage_model,
-)
+from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.model.profile.subset import part_of
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.load import stage_model
+from kwiken.tail.queueing.load.decompose import QueueSettings, known_utilisation, load_model
 from kwiken.tail.queueing.load.notes import LoadHasNoEffect, WaitsTooLong
-from kwiken.tail.queueing.load.stage_model import StageModel, pilot
-from kwiken.tail.queueing.simulator import Constant, LogNormal, Station, simulate_queues
+from kwiken.tail.queueing.load.simulate import simulate_load
+from kwiken.tail.queueing.load.stage_model import LoadModel, StageModel, pilot
+from kwiken.tail.queueing.simulator.network import simulate_queues
+from kwiken.tail.queueing.simulator.service_times import Constant, LogNormal
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.notes import of_kind
 from tests.support.models.queue_profiles import CHAIN, queue_profile, rate_of
 

@@ -9,15 +9,10 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import (
-    Constant,
-    LogNormal,
-    Primaries,
-    Station,
-    poisson_arrivals,
-    simulate_queues,
-)
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.simulator.network import Primaries, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.service_times import Constant, LogNormal
+from kwiken.tail.queueing.simulator.station import Station
 from tests.support.models.distributions import Exponential
 
 WORK = Exponential(10.0)

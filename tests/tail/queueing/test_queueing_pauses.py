@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import Constant, Pauses, SimulatedCalls, Station, serve
-from kwiken.tail.queueing.simulator.pauses import PausedClock
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
+from kwiken.tail.queueing.simulator.pauses import PausedClock, Pauses
 from kwiken.tail.queueing.simulator.race import QueueRace
-from kwiken.tail.queueing.simulator.stage import copy_drawer
+from kwiken.tail.queueing.simulator.service_times import Constant
+from kwiken.tail.queueing.simulator.stage import copy_drawer, serve
+from kwiken.tail.queueing.simulator.station import Station
 
 LENGTHS = EmpiricalDistribution(np.array([20.0, 60.0]), np.array([0.75, 0.25]))
 PAUSES = Pauses(1e-3, LENGTHS)

@@ -11,23 +11,11 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import CALL, Account, LedgerBounds
-from kwiken.model.service import Reissue
-from kwiken.tail.queueing.simulator import (
-    Background,
-    Cancel,
-    Constant,
-    Dispatch,
-    Earnings,
-    LogNormal,
-    SimulatedCalls,
-    Station,
-    UnstableStageError,
-    serve,
-)
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy
+from kwiken.model.plan.accounts import CALL, Account, LedgerBounds
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedCalls
 from kwiken.tail.queueing.simulator.dispatch import EQUAL_SCORES, MAX_CANDIDATES, candidates, uniforms
-from kwiken.tail.queueing.simulator.race import MAY_COPY, QueueRace, roles
+from kwiken.tail.queueing.simulator.race import MAY_COPY, QueueRace, UnstableStageError, roles
 from kwiken.tail.queueing.simulator.replica_scores import (
     FRESH_MS,
     HALF_LIFE_MS,
@@ -35,7 +23,9 @@ from kwiken.tail.queueing.simulator.replica_scores import (
     MAX_SAMPLE_RATIO,
     SMOOTHING,
 )
-from kwiken.tail.queueing.simulator.stage import copy_drawer
+from kwiken.tail.queueing.simulator.service_times import Constant, LogNormal
+from kwiken.tail.queueing.simulator.stage import copy_drawer, serve
+from kwiken.tail.queueing.simulator.station import Background, Cancel, Dispatch, Earnings, Station
 from tests.support.models.distributions import Exponential
 
 WORK = Exponential(10.0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.tail.queueing.load import QueueSettings, load_model, simulate_load
+from kwiken.tail.queueing.load.decompose import QueueSettings, load_model
+from kwiken.tail.queueing.load.simulate import simulate_load
 from kwiken.tail.queueing.load.stalls import Bools, Stalls, lead_ms, stalls_of
 from tests.support.models.pauses import PAUSE_MS, pausing_profile
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.tail.simulation import BlockBootstrap, interval
+from kwiken.tail.simulation.expectation import BlockBootstrap, interval
 
 
 def test_what_does_not_vary_has_no_interval() -> None:

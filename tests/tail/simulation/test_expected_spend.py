@@ -7,11 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kwiken.model.plan import Budgets, LedgerTerms, PartialPolicy, StagePlan
-from kwiken.model.profile import Profile, StageProfile
-from kwiken.model.service import Reissue
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.simulation import StageReplay
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, PartialPolicy, StagePlan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.stage_replay import StageReplay
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

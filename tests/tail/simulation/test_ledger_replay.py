@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import BY_FLOOR, REQUEST, WITHIN, Account, Floor, LedgerTerms, grant
-from kwiken.model.plan.accounts import HORIZON, LOAD, PEAK
+from kwiken.model.plan.accounts import BY_FLOOR, HORIZON, LOAD, PEAK, REQUEST, WITHIN, Account, Floor, grant
+from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.tail.simulation.ledger_replay import replay_ledger
 
 requests = st.lists(

@@ -15,15 +15,16 @@ import pytest
 from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
-from kwiken.model.profile import EmpiricalDistribution
-from kwiken.model.service import Reissue, Stage
-from kwiken.runtime.wire.transport import Call, Replica
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.wire.transport.base import Call, Replica
 from kwiken.tail.curves.fan_out import RankedCalls, slowest_moments
-from kwiken.tail.queueing.simulator import Constant, SimulatedCalls, Station
-from kwiken.tail.queueing.simulator.calls import CallOutcomes
+from kwiken.tail.queueing.simulator.calls import CallOutcomes, SimulatedCalls
 from kwiken.tail.queueing.simulator.race import QueueRace
+from kwiken.tail.queueing.simulator.service_times import Constant
 from kwiken.tail.queueing.simulator.stage import race_without_queues
-from kwiken.tail.simulation import BlockRace
+from kwiken.tail.queueing.simulator.station import Station
+from kwiken.tail.simulation.block_race import BlockRace
 from tests.support.runtime.replicas import Script, endow, executor_of, plan_of, service_of
 from tests.support.runtime.virtual import simulate
 

@@ -10,11 +10,13 @@ from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import end_to_end, ladder
-from kwiken.model.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
-from kwiken.model.profile import Profile, StageProfile, costs
-from kwiken.model.service import Reissue
-from kwiken.tail.curves import Curve, reissue_curve
-from kwiken.tail.simulation import StageReplay, replay, simulate
+from kwiken.model.plan.plan import Budgets, Costs, Plan, SpanMatch, StagePlan
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.curves.curve import Curve, reissue_curve
+from kwiken.tail.simulation.stage_replay import StageReplay
+from kwiken.tail.simulation.trace_driven import replay, simulate
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

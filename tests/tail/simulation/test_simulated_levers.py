@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan, StagePlan
-from kwiken.model.profile import Profile, StageProfile, costs
-from kwiken.model.service import Reissue
-from kwiken.tail.partial import Responders, StopRule, apply_rule
-from kwiken.tail.simulation import StageReplay, replay, simulate, utility_shares
-from kwiken.tail.simulation.stage_replay import order_statistic, stop_times
+from kwiken.model.plan.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan, StagePlan
+from kwiken.model.profile.cost_models import costs
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
+from kwiken.tail.partial.responders import Responders
+from kwiken.tail.partial.stop_rules import StopRule, apply_rule
+from kwiken.tail.simulation.stage_replay import StageReplay, order_statistic, stop_times, utility_shares
+from kwiken.tail.simulation.trace_driven import replay, simulate
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert
+from kwiken.base.parsing.strict_json import convert
 
 _Texts = dict[str, str] | None
 _Amounts = dict[str, str | int | float] | None

@@ -17,11 +17,11 @@ import numpy as np
 from kwiken.allocator.packing.documents.item_shapes import check_item
 from kwiken.allocator.packing.documents.quantities import BYTES_PER_GB, quantity
 from kwiken.allocator.packing.documents.selectors import tolerates, wants_node, wants_pod
-from kwiken.allocator.packing.tasks import MAX_PACKED_NODES, MAX_TASKS, PackedCluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.tasks.packed_cluster import MAX_PACKED_NODES, MAX_TASKS, PackedCluster
 from kwiken.base.arrays import Bools, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import parse_json
+from kwiken.base.parsing.strict_json import parse_json
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 MAX_CLUSTER_BYTES: Final = 1 << 30
 SYSTEM_CRITICAL: Final = 2_000_000_000  # priority of pods without which the cluster does not work

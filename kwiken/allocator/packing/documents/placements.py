@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.allocator.packing.tasks import MAX_TASKS, PackedCluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass, Placement
+from kwiken.allocator.packing.tasks.packed_cluster import MAX_TASKS, PackedCluster
+from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 APART: frozenset[str] = frozenset({"node", "zone"})
 

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 
 from kwiken.allocator.packing.documents.quantities import BYTES_PER_GB, quantity
-from kwiken.allocator.packing.tasks import UsageSeries
+from kwiken.allocator.packing.tasks.usage import UsageSeries
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import parse_json, to_str
+from kwiken.base.parsing.strict_json import parse_json, to_str
 
 MAX_USAGE_BYTES: Final = 1 << 30
 MAX_SAMPLES: Final = 50_000_000

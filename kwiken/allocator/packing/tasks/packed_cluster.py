@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster
 
 MAX_TASKS: Final = 1_000_000
 MAX_PACKED_NODES: Final = 100_000

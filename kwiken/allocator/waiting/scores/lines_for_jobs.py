@@ -7,15 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster, NodeLedger, PlacementRequest
-from kwiken.allocator.waiting import (
-    LINES_VERSION,
-    LinedJob,
-    LinesDocument,
-    PlannedLine,
-    quantile_classes,
-)
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.waiting.document import LINES_VERSION, LinedJob, LinesDocument, PlannedLine
+from kwiken.allocator.waiting.quality_classes import quantile_classes
 from kwiken.allocator.waiting.scores.suitability import SuitableQuality
+from kwiken.model.nodes.nodes import Cluster
 
 MET: Final = 0.95  # share of its best performance from which a job's target is met
 

@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import NodeLedger, PlacementRequest
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats, Ints
 
 WHOLE: Final = 100.0

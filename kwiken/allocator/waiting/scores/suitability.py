@@ -13,8 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import ROUNDING, Cluster, NodeLedger, PlacementRequest
+from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.base.arrays import Bools
+from kwiken.model.nodes.nodes import Cluster
 
 WHOLE: Final = 100.0
 

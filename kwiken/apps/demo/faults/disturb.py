@@ -17,7 +17,7 @@ import msgspec
 
 from kwiken.apps.demo.faults.pause_schedule import DESCRIPTION, reach_of, share_of_requests, share_of_time
 from kwiken.apps.demo.faults.pauser import Order, Pause, PausedProcess
-from kwiken.apps.report.model import Disturbance, Paused
+from kwiken.apps.report.model.result import Disturbance, Paused
 from kwiken.base.errors import KwikenError
 
 STOP_S = 5.0  # the longest wait for the pausing process to end

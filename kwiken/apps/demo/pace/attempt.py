@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from kwiken.apps.demo.pace.health import Finding
 from kwiken.apps.demo.pace.rate_search import MIN_RATE, rounded_down, target_share
 from kwiken.base.errors import KwikenError
-from kwiken.base.machine import ProcessorUse
+from kwiken.base.machine.processor_use import ProcessorUse
 
 MAX_SLOWDOWNS = 2
 MAX_VOID_SHARE = 1 / 3  # of an attempt's stretches, which may be repeated or, while learning, passed over

@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 
 from kwiken.apps.demo.pace.health import HealthWindow
-from kwiken.apps.demo.setup import Record
-from kwiken.base.machine import ProcessorUse, read_processors, use_between
+from kwiken.apps.demo.setup.load import Record
+from kwiken.base.machine.processor_use import ProcessorUse, use_between
+from kwiken.base.machine.reading import read_processors
 
 
 class Monitor:

@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 
-from kwiken.base.machine import ProcessorUse
+from kwiken.base.machine.processor_use import ProcessorUse
 
 TARGET_SHARE = 1 / 3  # of what the program could have: queues are short, and copies find room
 SHARE_BY_PROCESSOR = 1 / 6  # likewise, for each processor that the program could have

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from kwiken.apps.console import room_in, write_text
-from kwiken.apps.report.model import LoadRow
+from kwiken.apps.console.output import room_in, write_text
+from kwiken.apps.report.model.rows import LoadRow
 from kwiken.base.errors import InputError
 
 TRACES = "traces"

@@ -7,9 +7,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from kwiken.apps.demo.pace import Finding, HealthWindow, RateTrial
-from kwiken.apps.demo.setup import ARMS, Block, Timing, orders
-from kwiken.model.plan import Plan
+from kwiken.apps.demo.pace.attempt import RateTrial
+from kwiken.apps.demo.pace.health import Finding, HealthWindow
+from kwiken.apps.demo.setup.blocks import ARMS, Block, orders
+from kwiken.apps.demo.setup.settings import Timing
+from kwiken.model.plan.plan import Plan
 
 TICK_S = 0.25
 

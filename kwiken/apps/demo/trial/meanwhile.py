@@ -11,14 +11,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from kwiken.apps.report.model import Expectation
-from kwiken.model.plan import Expected, Plan, rounded
-from kwiken.model.profile import Profile, StageProfile, part_of
-from kwiken.otel.fit import fit_forest
-from kwiken.otel.trace import Forest
-from kwiken.otel.write import RequestRecord
-from kwiken.tail.judging import corrected_expectation
-from kwiken.tail.simulation import expect
+from kwiken.apps.report.model.result import Expectation
+from kwiken.model.plan.plan import Expected, Plan
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.otel.fit.fit import fit_forest
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.write.records import RequestRecord
+from kwiken.tail.judging.tried_plan import corrected_expectation
+from kwiken.tail.simulation.expectation import expect
 
 MIN_REQUESTS = 100  # of which one lies beyond p99
 

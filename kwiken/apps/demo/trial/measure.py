@@ -9,10 +9,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from kwiken.apps.demo.setup import ARMS, Record, Schedule
+from kwiken.apps.demo.setup.blocks import ARMS, Schedule
+from kwiken.apps.demo.setup.load import Record
 from kwiken.apps.demo.trial.spend import SpentCall, catch_up_spend, total_spend, worst_window
-from kwiken.apps.report.model import Floats, LoadRow, Spent
-from kwiken.otel.write import AttemptRecord, RequestRecord
+from kwiken.apps.report.model.result import Spent
+from kwiken.apps.report.model.rows import LoadRow
+from kwiken.apps.report.model.statistics import Floats
+from kwiken.otel.write.records import AttemptRecord, RequestRecord
 
 DROPPED = "dropped"
 

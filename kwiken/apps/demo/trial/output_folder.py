@@ -6,14 +6,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kwiken.apps.demo.setup import Folder
+from kwiken.apps.demo.setup.folder import Folder
 from kwiken.apps.demo.trial.measure import ArmData
 from kwiken.apps.demo.trial.plans import Learned
-from kwiken.apps.report import build_page, made_line
-from kwiken.apps.report.charts import pauses_of, pick_requests
-from kwiken.apps.report.model import DemoResult, render
-from kwiken.apps.report.sections import Material, curve_views
-from kwiken.model.profile import profile_to_json
+from kwiken.apps.report.build import build_page, made_line
+from kwiken.apps.report.charts.requests import pauses_of, pick_requests
+from kwiken.apps.report.model.page import render
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.sections.views import Material, curve_views
+from kwiken.model.profile.codec import profile_to_json
 
 
 def write_folder(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], result: DemoResult) -> None:

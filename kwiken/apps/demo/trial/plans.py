@@ -14,15 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from kwiken.apps.demo.setup import MIN_LEARN_REQUESTS
+from kwiken.apps.demo.setup.settings import MIN_LEARN_REQUESTS
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile, StageProfile, part_of
-from kwiken.otel.fit import fit_forest, fit_profile
-from kwiken.otel.trace import read_forest, requests_with_plan
-from kwiken.tail.judging import MIN_TRIED, corrected, correction_of
-from kwiken.tail.planning import PlanSettings, PlanStudy, study_plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.subset import part_of
+from kwiken.otel.fit.fit import fit_forest, fit_profile
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.planned_requests import requests_with_plan
+from kwiken.tail.judging.tried_plan import MIN_TRIED, corrected, correction_of
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings, PlanStudy
 
 APPORTIONED, EVEN = "sumvar", "equal"
 

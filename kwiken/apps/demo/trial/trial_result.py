@@ -8,15 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.apps.console import note_sentences
-from kwiken.apps.demo.pace import Pace
-from kwiken.apps.demo.setup import ARMS, SETTLE_S, DemoSettings, Schedule, Timing
+from kwiken.apps.console.notes import note_sentences
+from kwiken.apps.demo.pace.rate_search import Pace
+from kwiken.apps.demo.setup.blocks import ARMS, Schedule
+from kwiken.apps.demo.setup.settings import SETTLE_S, DemoSettings, Timing
 from kwiken.apps.demo.trial.arms import ArmTrial
 from kwiken.apps.demo.trial.meanwhile import as_expectation
 from kwiken.apps.demo.trial.measure import ArmData, calls_of, spent_of, under_another_plan
 from kwiken.apps.demo.trial.plans import Learned
 from kwiken.apps.demo.trial.spend import SpentCall, spend_by_stage
-from kwiken.apps.report.model import (
+from kwiken.apps.report.model.result import (
     ArmCount,
     CutInterval,
     DemoResult,
@@ -25,14 +26,13 @@ from kwiken.apps.report.model import (
     Settings,
     Spent,
     StageShare,
-    cut_with_interval,
-    ladder_of,
 )
-from kwiken.apps.report.sections import budget_shares
-from kwiken.base.machine import processors_given
+from kwiken.apps.report.model.statistics import cut_with_interval, ladder_of
+from kwiken.apps.report.sections.views import budget_shares
+from kwiken.base.machine.reading import processors_given
 from kwiken.model.latency import PERCENTILES
-from kwiken.model.profile import cost_of_one_call
-from kwiken.tail.simulation import BlockBootstrap, interval
+from kwiken.model.profile.cost_models import cost_of_one_call
+from kwiken.tail.simulation.expectation import BlockBootstrap, interval
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,22 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from kwiken.apps.demo.pace import InconclusiveRunError, check_outcome, check_unrest
-from kwiken.apps.demo.setup import EDGE_S, SETTLE_S, Folder, Record, Schedule
+from kwiken.apps.demo.pace.attempt import InconclusiveRunError
+from kwiken.apps.demo.pace.health import check_outcome, check_unrest
+from kwiken.apps.demo.setup.blocks import Schedule
+from kwiken.apps.demo.setup.folder import Folder
+from kwiken.apps.demo.setup.load import Record
+from kwiken.apps.demo.setup.settings import EDGE_S, SETTLE_S
 from kwiken.apps.demo.trial.meanwhile import expect_meanwhile
 from kwiken.apps.demo.trial.measure import ArmData, assign, attach
 from kwiken.apps.demo.trial.output_folder import write_folder
 from kwiken.apps.demo.trial.trial_result import TrialData, arm_calls, result_of
-from kwiken.apps.report.model import DemoResult, ladder_of, ms
+from kwiken.apps.report.model.number_format import ms
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.model.statistics import ladder_of
 from kwiken.base.errors import KwikenError
-from kwiken.otel.trace import read_forest, requests_in
+from kwiken.otel.trace.load import read_forest
+from kwiken.otel.trace.recorded_requests import requests_in
 
 
 class NothingMeasuredError(KwikenError):

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks
 from kwiken.apps.report.charts.svg import Drawing, short_name
-from kwiken.apps.report.model import percent
+from kwiken.apps.report.model.number_format import percent
 
 WIDTH, HEIGHT = 270, 190
 LEFT, RIGHT, TOP, BOTTOM = 40, 10, 30, 34

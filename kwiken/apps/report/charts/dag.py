@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.layers import DagLayout, lay_out
 from kwiken.apps.report.charts.svg import Drawing, Point, short_name
-from kwiken.apps.report.model import ms, percent
+from kwiken.apps.report.model.number_format import ms, percent
 
 BOX_W, BOX_H = 196, 70
 SLOT_W, SLOT_H = 214, 104

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks
 from kwiken.apps.report.charts.svg import Drawing, short_name
-from kwiken.apps.report.model import ms
+from kwiken.apps.report.model.number_format import ms
 
 WIDTH = 620
 LEFT, RIGHT, TOP, BOTTOM = 118, 16, 8, 34

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from kwiken.apps.console import BANDS
+from kwiken.apps.console.bands import BANDS
 from kwiken.apps.report.charts.scales import Scale, linear_ticks
 from kwiken.apps.report.charts.svg import Drawing, short_name
-from kwiken.apps.report.model import ms
-from kwiken.tail.diagnosis import Heat
+from kwiken.apps.report.model.number_format import ms
+from kwiken.tail.diagnosis.heat_map import Heat
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 190, 12, 8, 40
 ROW, GAP = 15, 7

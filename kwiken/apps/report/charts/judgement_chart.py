@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing
-from kwiken.apps.report.model import ms, percent
-from kwiken.tail.judging import EVEN, HINDSIGHT, PLAN, Judgement
+from kwiken.apps.report.model.number_format import ms, percent
+from kwiken.tail.judging.judged_plans import EVEN, HINDSIGHT, PLAN
+from kwiken.tail.judging.judgement_document import Judgement
 
 WIDTH, HEIGHT = 1040, 420
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44

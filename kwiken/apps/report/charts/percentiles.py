@@ -11,7 +11,8 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.scales import Scale, log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing, Point
-from kwiken.apps.report.model import PERCENTILES, Floats, ms, tail_points
+from kwiken.apps.report.model.number_format import ms
+from kwiken.apps.report.model.statistics import PERCENTILES, Floats, tail_points
 
 WIDTH, HEIGHT = 820, 380
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 14, 44

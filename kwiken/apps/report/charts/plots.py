@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing
-from kwiken.apps.report.model import Figure
+from kwiken.apps.report.model.page import Figure
 
 if TYPE_CHECKING:
-    from kwiken.lab.reproduction import Plot, PlotSeries
+    from kwiken.lab.reproduction.rows import Plot, PlotSeries
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44

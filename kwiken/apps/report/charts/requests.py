@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kwiken.apps.report.charts.gantt import GanttBar, GanttRequest, Track
-from kwiken.apps.report.model import DemoResult
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 
 NS_PER_MS = 1e6
 

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks
 from kwiken.apps.report.charts.svg import Drawing
-from kwiken.apps.report.model import ms, percent
-from kwiken.tail.advice import Worth
+from kwiken.apps.report.model.number_format import ms, percent
+from kwiken.tail.advice.worth import Worth
 
 WIDTH, HEIGHT = 520, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 24, 46

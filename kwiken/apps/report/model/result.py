@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Ladder
+from kwiken.model.plan.plan import Ladder
 
 VERSION = 1
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from kwiken.apps.report.model.statistics import Floats
 from kwiken.base.errors import InputError
-from kwiken.base.machine import open_regular
+from kwiken.base.machine.files import open_regular
 
 FAILED_MS = 10_000.0  # least latency of a request that failed: the generator's time-out
 MAX_ROWS = 5_000_000

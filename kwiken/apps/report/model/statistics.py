@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.model.latency import ladder, percentile
-from kwiken.model.plan import Ladder
+from kwiken.model.plan.plan import Ladder
 
 Floats = NDArray[np.float64]
 

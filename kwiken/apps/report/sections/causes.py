@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from kwiken.apps.report.charts import LEGEND, draw_heat
-from kwiken.apps.report.model import Figure, Row, Section, Table, count, percent
+from kwiken.apps.report.charts.heat_map import LEGEND, draw_heat
+from kwiken.apps.report.model.number_format import count, percent
+from kwiken.apps.report.model.page import Figure, Row, Section, Table
 from kwiken.apps.report.sections.excess import excess_sentence, excess_table, replica_words
 from kwiken.apps.report.sections.views import Material
-from kwiken.tail.diagnosis import Explanation
+from kwiken.tail.diagnosis.explanation import Explanation
 
 MAX_STAGES_SHOWN = 24
 MAX_PATHS_SHOWN = 4

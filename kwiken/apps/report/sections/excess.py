@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.report.model import Table, count, ms
+from kwiken.apps.report.model.number_format import count, ms
+from kwiken.apps.report.model.page import Table
 
 if TYPE_CHECKING:
-    from kwiken.tail.diagnosis import ServiceExcess, SlowReplica, SlowRequests
+    from kwiken.tail.diagnosis.excess import ServiceExcess, SlowRequests
+    from kwiken.tail.diagnosis.slow_replicas import SlowReplica
 
 MAX_PARTS_SHOWN: Final = 10
 LINK_NOTE: Final = "between two services are network, connection and queue"

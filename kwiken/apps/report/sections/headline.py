@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
-from kwiken.apps.report.model import Card, DemoResult, between, change, count, ms, percent
+from kwiken.apps.report.model.number_format import between, change, count, ms, percent
+from kwiken.apps.report.model.page import Card
+from kwiken.apps.report.model.result import DemoResult
 from kwiken.apps.report.sections.views import Material, budget_shares, variance_shares
 from kwiken.model.latency import percentile
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
 
 MIN_REQUESTS_FOR_DIRECTION = 400  # of an arm: four lie beyond its p99
 MIN_DRIFT = 0.15  # relative change of the median that is worth a sentence

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from kwiken.apps.report.model import Row, Section, Table, ms, percent
+from kwiken.apps.report.model.number_format import ms, percent
+from kwiken.apps.report.model.page import Row, Section, Table
 from kwiken.apps.report.sections.views import Material
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 
 NEVER = "\N{EN DASH}"
 

@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.apps.report.charts import (
-    MAX_BOXES,
-    Band,
-    GanttRequest,
-    Line,
-    draw_curve,
-    draw_dag,
-    draw_gantt,
-    draw_ladder,
-)
-from kwiken.apps.report.model import (
-    MIN_BEYOND,
-    NAMES,
-    PERCENTILES,
-    DemoResult,
-    Figure,
-    Row,
-    Section,
-    Table,
-    between,
-    change,
-    count,
-    ladder_of,
-    ms,
-    percent,
-    rungs,
-)
+from kwiken.apps.report.charts.curves import draw_curve
+from kwiken.apps.report.charts.dag import MAX_BOXES, draw_dag
+from kwiken.apps.report.charts.gantt import GanttRequest, draw_gantt
+from kwiken.apps.report.charts.percentiles import Band, Line, draw_ladder
+from kwiken.apps.report.model.number_format import between, change, count, ms, percent
+from kwiken.apps.report.model.page import Figure, Row, Section, Table
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.model.statistics import MIN_BEYOND, NAMES, PERCENTILES, ladder_of, rungs
 from kwiken.apps.report.sections.views import Material, boxes, critical_shares, most_telling, variance_shares
 
 LABELS = {

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kwiken.apps.report.model import DemoResult, Row, Section, Table, percent
+from kwiken.apps.report.model.number_format import percent
+from kwiken.apps.report.model.page import Row, Section, Table
+from kwiken.apps.report.model.result import DemoResult
 from kwiken.apps.report.sections.views import Material
-from kwiken.model.plan import Plan
-from kwiken.model.profile import spent_by_model
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.cost_models import spent_by_model
 
 COUNTED = {"calls": "calls", "typical": "typical work", "mean": "mean work"}
 NONE = "\N{EN DASH}"

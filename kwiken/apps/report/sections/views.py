@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kwiken.apps.report.charts import CurveView, GanttRequest, StageBox
-from kwiken.apps.report.model import DemoResult, Floats
+from kwiken.apps.report.charts.curves import CurveView
+from kwiken.apps.report.charts.dag import StageBox
+from kwiken.apps.report.charts.gantt import GanttRequest
+from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.model.statistics import Floats
 from kwiken.model.latency import critical_path
-from kwiken.model.plan import Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.curves import Curve
-from kwiken.tail.diagnosis import Explanation
+from kwiken.model.plan.plan import Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.curves.curve import Curve
+from kwiken.tail.diagnosis.explanation import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.batch.jobs.copies.policy import CopyPolicy
-from kwiken.batch.jobs.replay import ReplayedStage, Slots, SlotSchedule
+from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots, SlotSchedule
 
 DRAWS: Final = 96  # of the tasks that end a stage
 QUANTILES: Final = (0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # of task times, as thresholds

@@ -28,7 +28,8 @@ from kwiken.batch.jobs.copies.policy import (
     replay_doubled,
     replay_with_copies,
 )
-from kwiken.batch.jobs.replay import RunModel, Slots
+from kwiken.batch.jobs.replay.replayed_run import RunModel
+from kwiken.batch.jobs.replay.scheduling import Slots
 
 REPLAYS: Final = 24  # fresh draws that each rule is judged on
 BUDGET_HALVINGS: Final = 5  # of a search for a budget whose copies cost no more than it

@@ -15,7 +15,8 @@ import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.batch.jobs.copies.policy import CopiedRun, drawn
-from kwiken.batch.jobs.replay import Replayed, ReplayedStage, Slots, SlotSchedule, StageTaskTimes
+from kwiken.batch.jobs.replay.scheduling import Replayed, ReplayedStage, Slots, SlotSchedule
+from kwiken.batch.jobs.replay.task_times import StageTaskTimes
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.batch.jobs.replay import ReplayedStage, Slots, SlotSchedule, StageTaskTimes
+from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots, SlotSchedule
+from kwiken.batch.jobs.replay.task_times import StageTaskTimes
 
 SPECULATION_QUANTILE: Final = 0.75  # share of a stage's tasks that have to end before Spark copies any
 ROUNDING: Final = 1e-9  # of a product of a share and a count

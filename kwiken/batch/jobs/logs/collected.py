@@ -12,7 +12,7 @@ import numpy as np
 
 from kwiken.base.arrays import Ints
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import (
+from kwiken.batch.jobs.job import (
     MAX_MS,
     MAX_STAGES,
     MAX_TASKS,

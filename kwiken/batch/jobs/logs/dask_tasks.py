@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kwiken.batch.jobs import MAX_MS, BatchJob
+from kwiken.batch.jobs.job import MAX_MS, BatchJob
 from kwiken.batch.jobs.logs.collected import CollectedRun
 
 HEAD: Final = b'{"recorded":"dask"'  # start of the first line

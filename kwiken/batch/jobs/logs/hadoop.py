@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.map_reduce import AttemptEnd, MapReduceRun
 
 JSON_HEAD: Final = b"Avro-Json"

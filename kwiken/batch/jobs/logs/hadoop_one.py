@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.map_reduce import AttemptEnd, MapReduceRun
 
 _FIELD: Final = re.compile(r'([A-Z_]+)="((?:[^"\\]|\\.)*)"')

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage, check_moments
 
 MAP, REDUCE = 0, 1  # numbers of the stages

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.dask_tasks import HEAD as DASK_HEAD, DaskReader
 from kwiken.batch.jobs.logs.hadoop import JSON_HEAD, HadoopReader
 from kwiken.batch.jobs.logs.hadoop_one import HadoopOneReader

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.collected import CollectedRun, CollectedStage
 from kwiken.batch.jobs.logs.spark_events import (
     ApplicationEnd,

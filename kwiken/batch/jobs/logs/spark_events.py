@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from kwiken.batch.jobs import MAX_MS
+from kwiken.batch.jobs.job import MAX_MS
 
 _Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]  # milliseconds since 1970
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.batch.jobs import MAX_MS, BatchJob, BatchStage, StageBytes
+from kwiken.batch.jobs.job import MAX_MS, BatchJob, BatchStage, StageBytes
 from kwiken.batch.jobs.logs.collected import MAX_NAME
 
 COLUMNS: Final = 6

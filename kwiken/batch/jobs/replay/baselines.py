@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.batch.jobs.mapreduce import critical_path
+from kwiken.batch.jobs.mapreduce.stages import critical_path
 from kwiken.batch.jobs.replay.replayed_run import RunModel
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.replay.predictor import JobPrediction, Predictor
 
 COVERED: Final = 0.9  # share of the runs that an interval holds

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.replay.baselines import by_ernest, by_waves
 from kwiken.batch.jobs.replay.predictor import Predictor
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.replay.replayed_run import NetworkBounds, RunModel, run_model
 from kwiken.batch.jobs.replay.scheduling import Replayed
 

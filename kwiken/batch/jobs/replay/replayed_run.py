@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
+from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.replay.scheduling import Replayed, ReplayedStage, Slots, replay
 from kwiken.batch.jobs.replay.task_times import StageTaskTimes, stage_task_times
 

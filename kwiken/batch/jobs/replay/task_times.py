@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.batch.jobs import BatchJob, task_columns
+from kwiken.batch.jobs.facts import task_columns
+from kwiken.batch.jobs.job import BatchJob
 
 LEAST_RATIO: Final = 1.0  # of first to later task times where a stage shows one kind only
 MOST_RATIO: Final = 4.0

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kwiken.allocator.placement import DrawKind, NodeLedger, PlacedOrNot
-from kwiken.allocator.workloads import SOURCES
-from kwiken.apps.report.charts import Drawing, shorten
+from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.order import PlacedOrNot
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.apps.report.charts.svg import Drawing, shorten
 
 LEFT, TOP, ROW, GAP = 170, 110, 18, 4
 CORES_WIDTH, CELL, KEY_WIDTH, KEYS_IN_ROW = 520, 22, 190, 4

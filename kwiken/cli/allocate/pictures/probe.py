@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.allocator.contention import Calibration, Crosstalk, MachineProbe
-from kwiken.apps.report.charts import Drawing
+from kwiken.allocator.contention.calibration import Calibration
+from kwiken.allocator.contention.crosstalk import Crosstalk
+from kwiken.allocator.contention.machine_probe import MachineProbe
+from kwiken.apps.report.charts.svg import Drawing
 
 IN_ROW: Final = 5
 SIDE, GAP_X, GAP_Y, LEFT, TOP = 120, 40, 58, 40, 40

@@ -7,8 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning import LoadCurve, Payment
-from kwiken.apps.report.charts import Drawing, linear_scale, linear_ticks
+from kwiken.allocator.provisioning.load_curve import LoadCurve
+from kwiken.allocator.provisioning.payment import Payment
+from kwiken.apps.report.charts.scales import linear_scale, linear_ticks
+from kwiken.apps.report.charts.svg import Drawing
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 400, 64, 250, 30, 48
 MAX_POINTS: Final = 300  # of a line; of more, means are drawn

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kwiken.allocator.capacity import FrontierPoint
-from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
+from kwiken.allocator.capacity.study import FrontierPoint
+from kwiken.apps.report.charts.scales import log_scale, log_ticks
+from kwiken.apps.report.charts.svg import Drawing
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 64, 20, 44, 48
 STYLE: Final = (

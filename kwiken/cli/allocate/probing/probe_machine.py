@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.cli.allocate.probing.run_probe import run_probe
-from kwiken.cli.shared import POSITIVE, json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.options import POSITIVE, json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.allocator.contention import Crosstalk, MachineProbe
+    from kwiken.allocator.contention.crosstalk import Crosstalk
+    from kwiken.allocator.contention.machine_probe import MachineProbe
 
 MAX_PAIRS_SHOWN: Final = 12
 
@@ -60,7 +61,9 @@ def command(
         async def probe() -> MachineProbe:
             from pathlib import Path
 
-            from kwiken.runtime.probes import MachineProber, ProbeSettings, build_kernels, machine_facts
+            from kwiken.runtime.probes.build import build_kernels
+            from kwiken.runtime.probes.facts import machine_facts
+            from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
 
             settings = ProbeSettings(memory_gb=memory_gb, folder=None if folder is None else Path(folder))
             program = await build_kernels()
@@ -69,12 +72,12 @@ def command(
             return await prober.run(sources, crosstalk=crosstalk)
 
         found = run_probe(probe())
-    from kwiken.allocator.contention import probe_to_json
+    from kwiken.allocator.contention.machine_probe import probe_to_json
 
     if out is not None:
         write_text(out, probe_to_json(found))
     if picture is not None:
-        from kwiken.cli.allocate.pictures import draw_probe  # needs the libraries of reports
+        from kwiken.cli.allocate.pictures.probe import draw_probe
 
         write_text(picture, draw_probe(found))
     if as_json:
@@ -91,7 +94,7 @@ def chosen_sources(wanted: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: an unknown name.
     """
-    from kwiken.allocator.workloads import SOURCES
+    from kwiken.allocator.workloads.sources import SOURCES
 
     for name in wanted:
         if name not in SOURCES:
@@ -100,7 +103,7 @@ def chosen_sources(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def _show(found: MachineProbe) -> None:
-    from kwiken.allocator.contention import operations_of
+    from kwiken.allocator.contention.sources import operations_of
 
     rows = [
         (

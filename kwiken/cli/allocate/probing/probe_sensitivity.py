@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note, print_json, print_table, progress, read_text
-from kwiken.base.machine import MIB
+from kwiken.apps.console.output import note, print_json, print_table, progress, read_text
+from kwiken.base.machine.files import MIB
 from kwiken.cli.allocate.probing.run_probe import run_probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kwiken.allocator.contention import MachineProbe
-    from kwiken.allocator.packing.needs import SensitivityCurve
-    from kwiken.runtime.probes import StageProber, StageTarget
+    from kwiken.allocator.contention.machine_probe import MachineProbe
+    from kwiken.allocator.packing.needs.sensitivity import SensitivityCurve
+    from kwiken.runtime.probes.stage import StageProber, StageTarget
 
 MAX_MACHINE: Final = 4 * MIB
 WINDOWS: Final = 10  # of a usual measurement, in one of a p99
@@ -30,7 +30,10 @@ async def stage_prober(
         window_s: length of one window, seconds.
         advanced: called after each step of a probe.
     """
-    from kwiken.runtime.probes import MachineProber, ProbeSettings, StageProber, build_kernels, machine_facts
+    from kwiken.runtime.probes.build import build_kernels
+    from kwiken.runtime.probes.facts import machine_facts
+    from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
+    from kwiken.runtime.probes.stage import StageProber
 
     facts = machine_facts()
     prober = MachineProber(await build_kernels(), facts, ProbeSettings(), lambda: None)
@@ -58,8 +61,8 @@ def show_sensitivity(
         window_s: length of one window, seconds; a p99 is measured over ten of them.
         as_json: whether to print JSON.
     """
-    from kwiken.allocator.contention import probe_from_json
-    from kwiken.allocator.packing.needs import DIMENSIONS, on_class
+    from kwiken.allocator.contention.machine_probe import probe_from_json
+    from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, on_class
 
     calibrated = None
     if machine is not None:

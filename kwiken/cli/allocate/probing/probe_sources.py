@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note, print_table
+from kwiken.apps.console.output import note, print_table
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import LATENCY_FORM, load_profile, milliseconds
+from kwiken.cli.shared.options import LATENCY_FORM, load_profile, milliseconds
 
 if TYPE_CHECKING:
-    from kwiken.allocator.neighbours import SourcePlan
-    from kwiken.allocator.workloads import Measurements
-    from kwiken.model.profile import Profile
+    from kwiken.allocator.neighbours.intervals import SourcePlan
+    from kwiken.allocator.workloads.measurements import Measurements
+    from kwiken.model.profile.profile import Profile
 
 QOS: Final = 0.95  # share of its performance that a stage keeps where no profile says what its service bears
 ROOM: Final = 1.05  # of the profile's p99, where no target is given
@@ -40,7 +40,7 @@ def chosen_sources(
     Raises:
         InputError: names the stage that the profile does not have, or a target that is missed already.
     """
-    from kwiken.allocator.neighbours import sources_to_measure
+    from kwiken.allocator.neighbours.intervals import sources_to_measure
 
     if not known.tolerated.labels:
         raise InputError("the history has no scores of contention", where="--sources")
@@ -58,8 +58,8 @@ def chosen_sources(
 
 
 def _slowdown(profile: Profile, stage: str, where: str, target_p99: str | None) -> float:
-    from kwiken.allocator.neighbours import allowed_slowdown
-    from kwiken.tail.simulation import simulate
+    from kwiken.allocator.neighbours.intervals import allowed_slowdown
+    from kwiken.tail.simulation.trace_driven import simulate
 
     names = [each.name for each in profile.stages]
     if stage not in names:

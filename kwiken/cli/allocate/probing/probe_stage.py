@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     note,
     note_written,
     print_json,
@@ -16,19 +16,21 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 from kwiken.cli.allocate.probing.probe_sensitivity import show_sensitivity, stage_prober
 from kwiken.cli.allocate.probing.probe_sources import chosen_sources
 from kwiken.cli.allocate.probing.run_probe import run_probe
-from kwiken.cli.shared import Real, json_option, load_service, needs_extra
+from kwiken.cli.shared.options import Real, json_option, load_service, needs_extra
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kwiken.allocator.contention import MachineProbe, ProbePlan, StageProbe
-    from kwiken.allocator.workloads import Measurements
-    from kwiken.runtime.probes import StageTarget
+    from kwiken.allocator.contention.machine_probe import MachineProbe
+    from kwiken.allocator.contention.measured_stage import StageProbe
+    from kwiken.allocator.contention.stage_plan import ProbePlan
+    from kwiken.allocator.workloads.measurements import Measurements
+    from kwiken.runtime.probes.stage import StageTarget
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
@@ -151,7 +153,7 @@ def command(
         given = (("--out", out), ("--source", sources), ("--sources", choice), ("--all", whole))
         if unfit := [option for option, value in given if value]:
             raise InputError("does not go with --sensitivity, which writes no measurements", where=unfit[0])
-        from kwiken.runtime.probes import StageTarget
+        from kwiken.runtime.probes.stage import StageTarget
 
         goal = StageTarget(target, known_name, Path(requests), folder)
         show_sensitivity(
@@ -166,12 +168,14 @@ def command(
         return
     text, where = _document(out, history)
     told = None if machine is None else read_text(machine, MAX_MACHINE)
-    from kwiken.allocator.contention import class_speeds, plan_stage, probe_from_json, whole_plan
-    from kwiken.allocator.workloads import measurements_from_text
+    from kwiken.allocator.contention.machine_probe import probe_from_json
+    from kwiken.allocator.contention.stage_plan import class_speeds, plan_stage, whole_plan
+    from kwiken.allocator.workloads.measurements import measurements_from_text
 
     known = measurements_from_text(text, where=where, min_workloads=0)
     _check_new(workload, known, where)
-    from kwiken.runtime.probes import ROUNDS, StageTarget, machine_facts
+    from kwiken.runtime.probes.facts import machine_facts
+    from kwiken.runtime.probes.stage import ROUNDS, StageTarget
 
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
@@ -238,13 +242,13 @@ def _document(out: str | None, history: str | None) -> tuple[str, str]:
         text, where = read_text(str(place), MAX_MEASUREMENTS), str(place)
     if text.lstrip().startswith("{"):
         raise InputError("must be TOML: an entry is appended as text", where=where)
-    from kwiken.allocator.contention import without_workloads
+    from kwiken.allocator.contention.measured_stage import without_workloads
 
     return (text if where == out else without_workloads(text)), where
 
 
 def _recorded() -> Path:
-    from kwiken.runtime.probes import RECORDED_HISTORY
+    from kwiken.runtime.probes.recorded import RECORDED_HISTORY
 
     return RECORDED_HISTORY
 
@@ -276,8 +280,8 @@ def _speeds(texts: tuple[str, ...]) -> dict[str, float]:
 
 
 def _append(out: str, text: str, workload: str, found: StageProbe) -> None:
-    from kwiken.allocator.contention import appended, workload_entry
-    from kwiken.allocator.workloads import measurements_from_text
+    from kwiken.allocator.contention.measured_stage import appended, workload_entry
+    from kwiken.allocator.workloads.measurements import measurements_from_text
 
     whole = appended(text, [workload_entry(workload, found)])
     measurements_from_text(whole, where=out)  # what was measured must be readable, or nothing is written
@@ -285,7 +289,7 @@ def _append(out: str, text: str, workload: str, found: StageProbe) -> None:
 
 
 def _show(workload: str, found: StageProbe) -> None:
-    from kwiken.allocator.contention import setting_text
+    from kwiken.allocator.contention.stage_plan import setting_text
 
     reference = found.runs[0].performance
     rows = [

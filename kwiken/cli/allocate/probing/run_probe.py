@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from kwiken.apps.console import Terminated, note
+from kwiken.apps.console.output import note
+from kwiken.apps.console.process import Terminated
 
 T = TypeVar("T")
 QUIET_S: Final = 0.5  # time for which the use by others is measured, before a probe and after it, seconds
@@ -44,7 +45,8 @@ async def _used_by_others() -> float:
     """Processors that other programs and the hypervisor use, measured while the probe rests."""
     import asyncio
 
-    from kwiken.base.machine import read_processors, use_between
+    from kwiken.base.machine.processor_use import use_between
+    from kwiken.base.machine.reading import read_processors
 
     first = read_processors()
     await asyncio.sleep(QUIET_S)

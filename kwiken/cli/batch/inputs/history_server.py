@@ -9,11 +9,12 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.cli.batch.inputs.log_files import MAX_FILES, JobLog, logs_at
-from kwiken.otel.http import SPARK_HISTORY, StatusError, downloaded
+from kwiken.otel.http.bounded_answers import SPARK_HISTORY
+from kwiken.otel.http.download import StatusError, downloaded
 
 SCHEME: Final = "spark://"
 ADDRESS: Final = re.compile(

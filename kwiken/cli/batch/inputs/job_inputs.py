@@ -9,15 +9,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB, open_regular
+from kwiken.base.machine.files import MIB, open_regular
 from kwiken.base.printable import printable
 from kwiken.cli.batch.inputs.log_files import JobLog, logs_at, read_job_log
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs import BatchJob
-    from kwiken.batch.jobs.logs import LogFindings
+    from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.jobs.logs.reading import LogFindings
 
 MAX_JOBS_FILE: Final = 1024 * MIB  # of a document of jobs
 HISTORY_SERVER: Final = "spark://"  # start of the address of one
@@ -124,7 +124,7 @@ def jobs_in(path: str) -> list[BatchJob]:
     Raises:
         InputError: names the file, and what in it is wrong.
     """
-    from kwiken.batch.jobs import BatchJobs
+    from kwiken.batch.jobs.job import BatchJobs
 
     if path == "-" or _is_document(path):
         return BatchJobs.from_json(read_text(path, MAX_JOBS_FILE), where=path).jobs

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
-from kwiken.apps.console import reason_of
+from kwiken.apps.console.output import reason_of
 from kwiken.base.errors import InputError
 from kwiken.base.extras import needs
-from kwiken.base.machine import MIB, open_regular
+from kwiken.base.machine.files import MIB, open_regular
 
 if TYPE_CHECKING:
-    from kwiken.batch.jobs.logs import LogFindings
+    from kwiken.batch.jobs.logs.reading import LogFindings
 
 BUFFER: Final = 1 << 20  # bytes
 BUFFER_OF_ZSTD: Final = 1 << 17  # bytes; what is lost at most where a file is damaged
@@ -112,7 +112,7 @@ def read_job_log(log: JobLog) -> tuple[LogFindings | None, list[str]]:
     Raises:
         InputError: a file that may not be read, that unpacks to too much, or in a codec that is not read.
     """
-    from kwiken.batch.jobs.logs import read_log
+    from kwiken.batch.jobs.logs.reading import read_log
 
     unpacking = Unpacking()
     found = read_log(_lines(log, unpacking), name=log.name, where=log.where)
@@ -120,7 +120,7 @@ def read_job_log(log: JobLog) -> tuple[LogFindings | None, list[str]]:
 
 
 def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
-    from kwiken.batch.jobs.logs import MAX_LINE
+    from kwiken.batch.jobs.logs.reading import MAX_LINE
 
     for file in log.files:
         told = f"{log.source}: {file.name}" if log.source else str(file)

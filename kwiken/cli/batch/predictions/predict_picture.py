@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.apps.report.charts import Drawing, log_scale, log_ticks
+from kwiken.apps.report.charts.scales import log_scale, log_ticks
+from kwiken.apps.report.charts.svg import Drawing
 from kwiken.cli.batch.predictions.predict_report import PredictedCurve
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 360, 64, 20, 40, 46

@@ -8,20 +8,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.apps.console import note, print_table, say
+from kwiken.apps.console.output import note, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs import BatchJob
-from kwiken.batch.jobs.replay import (
-    MAX_SLOTS,
-    IntervalWidth,
-    JobPrediction,
-    ModelChoice,
-    NetworkBounds,
-    Predictor,
-    baselines_at,
-    choose_model,
-    smallest_in_time,
-)
+from kwiken.batch.jobs.job import BatchJob
+from kwiken.batch.jobs.replay.calibration import IntervalWidth
+from kwiken.batch.jobs.replay.choice import ModelChoice, baselines_at, choose_model, smallest_in_time
+from kwiken.batch.jobs.replay.predictor import JobPrediction, Predictor
+from kwiken.batch.jobs.replay.replayed_run import MAX_SLOTS, NetworkBounds
 
 MS: Final = 1000.0
 ENOUGH: Final = 1.05  # of the shortest time: fewer executors that come this near are enough

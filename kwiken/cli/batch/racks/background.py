@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.cli.data.traffic import load_traffic
+from kwiken.cli.data.traffic.reading import load_traffic
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats, Ints
-    from kwiken.model.nodes import RackCluster
+    from kwiken.model.nodes.document import RackCluster
 
 GBPS: Final = 1e9 / 8  # bytes per second
 NO_RACK: Final = -1

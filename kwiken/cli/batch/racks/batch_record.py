@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import click
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import needs_extra, seconds_of
+from kwiken.cli.shared.options import needs_extra, seconds_of
 
 
 @click.command()
@@ -37,7 +37,7 @@ def command(*, address: str, out: str, name: str, for_s: float | None) -> None:
     import signal
     from pathlib import Path
 
-    from kwiken.apps.batch_run import record
+    from kwiken.apps.batch_run.recorder import record
 
     try:
         Path(out).write_text("")

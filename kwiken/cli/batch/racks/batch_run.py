@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, read_text, say
-from kwiken.cli.shared import json_option, needs_extra
+from kwiken.apps.console.output import note, print_json, print_table, read_text, say
+from kwiken.cli.shared.options import json_option, needs_extra
 
 NOT_ALL: int = 1  # exit code when a job failed
 
@@ -27,8 +27,9 @@ def command(*, plan: str, module: str, address: str, no_data: bool, as_json: boo
     """
     import asyncio
 
-    from kwiken.apps.batch_run import BatchRun, load_jobs
-    from kwiken.batch.racks import MAX_RACK_PLAN, RackPlan
+    from kwiken.apps.batch_run.dask_jobs import load_jobs
+    from kwiken.apps.batch_run.run import BatchRun
+    from kwiken.batch.racks.document import MAX_RACK_PLAN, RackPlan
 
     document = RackPlan.from_json(read_text(plan, MAX_RACK_PLAN), where=plan)
     run = BatchRun(document, load_jobs(module), note, place_data=not no_data)

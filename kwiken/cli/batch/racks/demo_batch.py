@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import json_option, needs_extra, seed_option
+from kwiken.cli.shared.options import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.apps.demo_batch import BatchDemo
+    from kwiken.apps.demo_batch.outcome import BatchDemo
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -41,7 +41,8 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
 
     import msgspec
 
-    from kwiken.apps.demo_batch import run_demo_batch, verdict
+    from kwiken.apps.demo_batch.outcome import verdict
+    from kwiken.apps.demo_batch.run import run_demo_batch
 
     log = Path(out) / LOG_FILE
     try:

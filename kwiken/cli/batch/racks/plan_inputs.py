@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kwiken.apps.console import read_text
+from kwiken.apps.console.output import read_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import MAX_PLACEMENT
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
 
 if TYPE_CHECKING:
-    from kwiken.batch.racks import RackHardware
-    from kwiken.model.nodes import RackCluster
+    from kwiken.batch.racks.response import RackHardware
+    from kwiken.model.nodes.document import RackCluster
 
 MAX_CLUSTER_FILE: Final = 64 * MIB
 GBPS: Final = 1e9 / 8  # bytes per second
@@ -43,12 +43,12 @@ def cluster_in(path: str, beside: str | None) -> tuple[RackCluster, str]:
     Raises:
         InputError: names the file and what in it is wrong, or a rack without slots.
     """
-    from kwiken.model.nodes import cluster_from_toml
+    from kwiken.model.nodes.document import cluster_from_toml
 
     cluster = cluster_from_toml(read_text(path, MAX_CLUSTER_FILE), where=path)
     whole = int(cluster.slots.sum())
     if beside is not None:
-        from kwiken.allocator.placement import Placement
+        from kwiken.allocator.placement.placement_document import Placement
 
         placement = Placement.from_json(read_text(beside, MAX_PLACEMENT), where=beside)
         used: dict[str, float] = {}
@@ -74,7 +74,7 @@ def read_cluster(path: str, beside: str | None, traffic: str | None = None) -> P
     Raises:
         InputError: as `cluster_in`, and as `beside_traffic`.
     """
-    from kwiken.batch.racks import RackHardware
+    from kwiken.batch.racks.response import RackHardware
 
     cluster, held = cluster_in(path, beside)
     if traffic is not None:
@@ -107,7 +107,7 @@ def assumed_cluster(
         nic_gbps: bandwidth of a machine's link, Gbit per second.
         oversubscription: bandwidth inside a rack over its uplink, 1 or more.
     """
-    from kwiken.batch.racks import RackHardware
+    from kwiken.batch.racks.response import RackHardware
 
     rack = RackHardware(
         slots=machines * slots,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.report.charts import Drawing, linear_scale, linear_ticks
+from kwiken.apps.report.charts.scales import linear_scale, linear_ticks
+from kwiken.apps.report.charts.svg import Drawing
 
 if TYPE_CHECKING:
-    from kwiken.batch.racks import RackPlan
+    from kwiken.batch.racks.document import RackPlan
 
 WIDTH, LEFT, RIGHT, TOP, BOTTOM = 960, 90, 20, 30, 44
 ROW: Final = 14

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
 from kwiken.cli.data.storage.models import load_trace
-from kwiken.cli.shared import json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.options import json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.storage.model import StorageModel
-    from kwiken.storage.trace import BlockTrace
+    from kwiken.storage.model.document import StorageModel
+    from kwiken.storage.trace.block_trace import BlockTrace
 
 MAX_LEVELS: Final = 8
 SHOWN_VOLUMES: Final = 20
@@ -36,7 +36,7 @@ def command(*, trace: str, out: str | None, levels: int | None, as_json: bool) -
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     records = load_trace(trace)
-    from kwiken.storage.model import train
+    from kwiken.storage.model.training import train
 
     with progress("learning"):
         model = train(records, levels=levels)

@@ -6,9 +6,9 @@ from typing import Final
 
 import click
 
-from kwiken.apps.console import note, note_written, progress, write_text
+from kwiken.apps.console.output import note, note_written, progress, write_text
 from kwiken.cli.data.storage.models import FACTOR, load_model
-from kwiken.cli.shared import needs_extra, seed_option
+from kwiken.cli.shared.options import needs_extra, seed_option
 
 MAX_IOS: Final = 50_000_000
 FORMS: Final = ("csv", "iolog", "fio")
@@ -47,8 +47,9 @@ def command(
     learned = load_model(model)
     import numpy as np
 
-    from kwiken.export.block_io import csv_text, fio_job, iolog_text
-    from kwiken.storage.model import IODrawing, generate, thin_windows
+    from kwiken.export.block_io.fio import fio_job
+    from kwiken.export.block_io.trace_text import csv_text, iolog_text
+    from kwiken.storage.model.generator import IODrawing, generate, thin_windows
 
     thin = thin_windows(learned, compress) if compress > 1 else 0
     if thin:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kwiken.apps.console import print_json, print_table, progress, say
+from kwiken.apps.console.output import print_json, print_table, progress, say
 from kwiken.cli.data.storage.models import load_model, load_trace
-from kwiken.cli.shared import json_option, needs_extra, seed_option
+from kwiken.cli.shared.options import json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.storage.model import JudgedFeature, NearnessVerdict, StorageJudgement
+    from kwiken.storage.model.comparison import JudgedFeature, NearnessVerdict, StorageJudgement
 
 
 @click.command(short_help="Judge a model on what it was not trained on.")
@@ -30,7 +30,7 @@ def command(*, trace: str, model: str, seed: int, as_json: bool) -> None:
     records, learned = load_trace(trace), load_model(model)
     import numpy as np
 
-    from kwiken.storage.model import judge
+    from kwiken.storage.model.comparison import judge
 
     with progress("judging"):
         found = judge(records, learned, np.random.default_rng(seed))
@@ -50,7 +50,7 @@ def command(*, trace: str, model: str, seed: int, as_json: bool) -> None:
 
 
 def _show(found: StorageJudgement) -> None:
-    from kwiken.storage.model import BASELINES
+    from kwiken.storage.model.baselines import BASELINES
 
     trained = f"trained on {found.trained_ios:,} I/Os, " if found.trained_ios else ""
     say(f"{found.part}: {trained}judged on {found.judged_ios:,}; {found.states:,} states")
@@ -132,7 +132,8 @@ def _show_cuts(found: list[StorageJudgement]) -> None:
 
 def _show_nearness(found: list[StorageJudgement]) -> None:
     """Print distances of all generators by each measure, and which one is nearest beyond chance."""
-    from kwiken.storage.model import BASELINES, MEASURES, nearest
+    from kwiken.storage.model.baselines import BASELINES
+    from kwiken.storage.model.comparison import MEASURES, nearest
 
     for at, measure in enumerate(MEASURES):
         columns = [

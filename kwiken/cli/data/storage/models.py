@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note, read_text
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import Real
+from kwiken.apps.console.output import note, read_text
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.options import Real
 
 if TYPE_CHECKING:
-    from kwiken.storage.model import StorageModel
-    from kwiken.storage.trace import BlockTrace
+    from kwiken.storage.model.document import StorageModel
+    from kwiken.storage.trace.block_trace import BlockTrace
 
 MAX_TRACE_FILE: Final = 4096 * MIB
 MAX_MODEL_FILE: Final = 64 * MIB
@@ -24,7 +24,7 @@ def load_trace(path: str) -> BlockTrace:
         InputError: names the file and line, and what in it is wrong.
     """
     text = read_text(path, MAX_TRACE_FILE)
-    from kwiken.storage.trace import trace_from_text
+    from kwiken.storage.trace.formats import trace_from_text
 
     trace = trace_from_text(text, where=path)
     for words in trace.notes:
@@ -39,6 +39,6 @@ def load_model(path: str) -> StorageModel:
         InputError: names the file and field, and what in it is wrong.
     """
     text = read_text(path, MAX_MODEL_FILE)
-    from kwiken.storage.model import model_from_json
+    from kwiken.storage.model.document import model_from_json
 
     return model_from_json(text, where=path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import (
+from kwiken.apps.console.output import (
     note,
     note_written,
     print_json,
@@ -17,19 +17,16 @@ from kwiken.apps.console import (
     write_text,
 )
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import MAX_NODES_FILE, Real, json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE
+from kwiken.cli.shared.options import Real, json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats, Ints
-    from kwiken.storage.consolidation import (
-        ClusterDay,
-        DataDocument,
-        DiskNodes,
-        MovePlan,
-        PackObjects,
-        PackRules,
-    )
+    from kwiken.storage.consolidation.day import ClusterDay
+    from kwiken.storage.consolidation.document import DataDocument
+    from kwiken.storage.consolidation.moves import MovePlan
+    from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules
 
 MAX_DATASETS_FILE: Final = 16 * MIB
 MAX_HISTORY: Final = 256 * MIB
@@ -95,7 +92,8 @@ def command(
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     document, there = _inputs(nodes, datasets)
-    from kwiken.storage.consolidation import PackRules, layout_json
+    from kwiken.storage.consolidation.document import layout_json
+    from kwiken.storage.consolidation.packing import PackRules
 
     rules = PackRules(
         fit="first" if fit == "search" else fit,
@@ -119,8 +117,8 @@ def command(
 
 def _inputs(nodes: str, datasets: str) -> tuple[DataDocument, DiskNodes]:
     text, sets = read_text(nodes, MAX_NODES_FILE), read_text(datasets, MAX_DATASETS_FILE)
-    from kwiken.allocator.placement import nodes_from_toml
-    from kwiken.storage.consolidation import datasets_from_toml, nodes_of
+    from kwiken.model.nodes.document import nodes_from_toml
+    from kwiken.storage.consolidation.document import datasets_from_toml, nodes_of
 
     cluster = nodes_from_toml(text, where=nodes)
     document = datasets_from_toml(sets, where=datasets)
@@ -145,7 +143,8 @@ def _zones_suffice(document: DataDocument, nodes: DiskNodes) -> bool:
 def _forecast(path: str, document: DataDocument, interval_s: float, quantile: float | None) -> Floats:
     """Demand of each data set in the next interval, by its history."""
     text = read_text(path, MAX_HISTORY)
-    from kwiken.storage.consolidation import DemandForecaster, history_from_csv
+    from kwiken.storage.consolidation.document import history_from_csv
+    from kwiken.storage.consolidation.forecast import DemandForecaster
 
     names = [each.name for each in document.datasets]
     series = history_from_csv(text, names, interval_s, where=path)
@@ -175,18 +174,11 @@ def _packed(
     """Objects, scores, place of each object, moves from the layout in force, and facts."""
     import numpy as np
 
-    from kwiken.storage.consolidation import (
-        MAX_EXACT,
-        MoveRules,
-        consolidate,
-        fewest_nodes,
-        least_nodes,
-        objects_of,
-        place_from_json,
-        placing_order,
-        searched,
-        update_placement,
-    )
+    from kwiken.storage.consolidation.document import objects_of, place_from_json
+    from kwiken.storage.consolidation.exact import MAX_EXACT, fewest_nodes, least_nodes
+    from kwiken.storage.consolidation.moves import MoveRules, update_placement
+    from kwiken.storage.consolidation.packing import consolidate, placing_order
+    from kwiken.storage.consolidation.search import searched
 
     objects, scores = objects_of(document, expected)
     order = placing_order(objects, scores)
@@ -234,14 +226,11 @@ def _day(
     import numpy as np
 
     text = read_text(path, MAX_HISTORY)
-    from kwiken.storage.consolidation import (
-        DayPolicy,
-        MoveRules,
-        NodePower,
-        demand_from_text,
-        placing_order,
-        play_day,
-    )
+    from kwiken.storage.consolidation.day import DayPolicy, play_day
+    from kwiken.storage.consolidation.document import demand_from_text
+    from kwiken.storage.consolidation.energy import NodePower
+    from kwiken.storage.consolidation.moves import MoveRules
+    from kwiken.storage.consolidation.packing import placing_order
 
     shape = demand_from_text(text, where=path)
     slots = max(1, round(86_400 / interval_s))
@@ -267,7 +256,7 @@ def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | Non
     import numpy as np
 
     objects, scores, place, plan, facts = found
-    from kwiken.storage.consolidation import NodeLoads
+    from kwiken.storage.consolidation.packing import NodeLoads
 
     loads = NodeLoads(objects, nodes, scores, place)
     rows = [

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kwiken.apps.console import note, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import note, note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli.data.storage.models import FACTOR, load_model
-from kwiken.cli.shared import (
+from kwiken.cli.shared.options import (
     Real,
     json_option,
     needs_extra,
@@ -20,7 +20,7 @@ from kwiken.cli.shared import (
 
 if TYPE_CHECKING:
     from kwiken.cli.data.storage.replay_file import ReplayRun
-    from kwiken.storage.model import StorageModel
+    from kwiken.storage.model.document import StorageModel
 
 MAX_SECONDS: Final = 3600.0
 MAX_IOS: Final = 2_000_000  # of one run; their times are held in memory
@@ -117,7 +117,7 @@ def _run(
     import numpy as np
 
     from kwiken.cli.data.storage.replay_file import replay
-    from kwiken.storage.model import IODrawing, generate
+    from kwiken.storage.model.generator import IODrawing, generate
 
     number, size, workers, direct = target
     ios = max(MIN_IOS, round(min(seconds * model.rate_per_s / scale, 1e18)))

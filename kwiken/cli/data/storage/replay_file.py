@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from kwiken.apps.console import reason_of, room_in
+from kwiken.apps.console.output import reason_of, room_in
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.base.errors import InputError
 
 if TYPE_CHECKING:
-    from kwiken.storage.trace import BlockTrace
+    from kwiken.storage.trace.block_trace import BlockTrace
 
 BLOCK: Final = 4096  # bytes; offsets and sizes sent are multiples of it
 CHUNK: Final = 1 << 20  # bytes written at once when the file is filled

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from kwiken.apps.console import note_written, print_json, read_text, say, write_text
+from kwiken.apps.console.output import note_written, print_json, read_text, say, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli.data.traffic.reading import flow_options, read_flows
 from kwiken.cli.data.traffic.tables import show_model, summary
-from kwiken.cli.shared import MAX_NODES_FILE, json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE
+from kwiken.cli.shared.options import json_option, needs_extra, out_option, refuse_shared_stdout
 
 if TYPE_CHECKING:
-    from kwiken.traffic import BinnedFlows
+    from kwiken.traffic.flows import BinnedFlows
 
 AUTO: Final = "auto"
 
@@ -58,7 +59,8 @@ def command(
     flows = read_flows(sources, bin_s, addresses, during_s)
     if nodes is not None:
         flows = _with_zones(flows, nodes)
-    from kwiken.traffic import WindowDays, learn, windows_in
+    from kwiken.traffic.learning import learn
+    from kwiken.traffic.windows import WindowDays, windows_in
 
     chosen = None
     if windows == "template":
@@ -85,7 +87,7 @@ def _with_zones(flows: BinnedFlows, file: str) -> BinnedFlows:
     """
     from dataclasses import replace
 
-    from kwiken.allocator.placement import nodes_from_toml
+    from kwiken.model.nodes.document import nodes_from_toml
 
     cluster = nodes_from_toml(read_text(file, MAX_NODES_FILE), where=file)
     zones = {node.name: node.zone for node in cluster.nodes}

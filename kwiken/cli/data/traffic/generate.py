@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 import click
 import numpy as np
 
-from kwiken.apps.console import note, note_written, write_text
+from kwiken.apps.console.output import note, note_written, write_text
 from kwiken.base.errors import InputError
 from kwiken.cli.data.traffic.reading import load_traffic
-from kwiken.cli.shared import POSITIVE, needs_extra, out_option, seconds_of, seed_option
+from kwiken.cli.shared.options import POSITIVE, needs_extra, out_option, seconds_of, seed_option
 
 if TYPE_CHECKING:
-    from kwiken.traffic import TrafficModel
+    from kwiken.traffic.document import TrafficModel
 
 DAY_S: Final = 86_400.0
 MAX_WRITTEN: Final = 20_000_000  # lines
@@ -86,7 +86,8 @@ def _cells(model: TrafficModel) -> list[str]:
 def _events(
     model: TrafficModel, duration_s: float, scale: float, start: float, rng: np.random.Generator
 ) -> tuple[str, int]:
-    from kwiken.traffic import TrafficUnit, generate_events
+    from kwiken.traffic.flows import TrafficUnit
+    from kwiken.traffic.generator import generate_events
 
     if model.unit is TrafficUnit.BYTES:
         raise InputError("events are single calls, and this model counts bytes; choose counts", where="--to")
@@ -106,7 +107,7 @@ def _events(
 def _counts(
     model: TrafficModel, duration_s: float, scale: float, start: float, rng: np.random.Generator
 ) -> tuple[str, int]:
-    from kwiken.traffic import generate_counts
+    from kwiken.traffic.generator import generate_counts
 
     bins = max(1, int(np.ceil(duration_s / model.bin_s)))
     found = generate_counts(model, bins, rng, start_s=start, scale=scale)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.data.traffic.reading import flow_options, load_traffic, read_flows
-from kwiken.cli.shared import json_option, needs_extra
+from kwiken.cli.shared.options import json_option, needs_extra
 
 if TYPE_CHECKING:
-    from kwiken.traffic import TrafficJudgement, TrafficModel
+    from kwiken.traffic.document import TrafficModel
+    from kwiken.traffic.model_judgement import TrafficJudgement
 
 MAX_SERVICES_SHOWN: Final = 10
 
@@ -39,7 +40,7 @@ def command(
     gets the mean of its service.
     """
     model = load_traffic(traffic)
-    from kwiken.traffic import judge
+    from kwiken.traffic.model_judgement import judge
 
     seen = read_flows(later, bin_s, addresses, during_s)
     if seen.unit is not model.unit:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kwiken.apps.console import note, progress, read_text
+from kwiken.apps.console.output import note, progress, read_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
-from kwiken.cli.shared import check_exist, during_of, named_by, seconds_of
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.input_files import check_exist, named_by
+from kwiken.cli.shared.options import during_of, seconds_of
 
 if TYPE_CHECKING:
-    from kwiken.traffic import BinnedFlows, Flows, TrafficModel
+    from kwiken.traffic.document import TrafficModel
+    from kwiken.traffic.flows import BinnedFlows, Flows
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_TRAFFIC: Final = 512 * MIB
@@ -77,7 +79,7 @@ def read_flows(
         InputError: names the file and what is wrong with it.
     """
     check_exist(sources)
-    from kwiken.traffic import binned
+    from kwiken.traffic.flows import binned
 
     with named_by(sources):
         flows = _read(sources, addresses)
@@ -87,7 +89,9 @@ def read_flows(
 def _read(sources: Sequence[str], addresses: str | None) -> Flows:
     from pathlib import Path
 
-    from kwiken.otel.flows import endpoints_by_address, flows_of_forest, is_flow_log, read_flow_logs
+    from kwiken.otel.flows.addresses import endpoints_by_address
+    from kwiken.otel.flows.logs import is_flow_log, read_flow_logs
+    from kwiken.otel.flows.spans import flows_of_forest
 
     logs = [Path(source).is_file() and is_flow_log(source) for source in sources]
     if any(logs) and not all(logs):
@@ -102,7 +106,7 @@ def _read(sources: Sequence[str], addresses: str | None) -> Flows:
         return found.flows
     if addresses is not None:
         raise InputError("goes with flow logs; spans name their services", where="--addresses")
-    from kwiken.otel.trace import read_forest
+    from kwiken.otel.trace.load import read_forest
 
     with progress("reading traces") as bar:
         forest = read_forest(sources, on_progress=lambda done, total: bar.update(done, total=total))
@@ -119,6 +123,6 @@ def load_traffic(path: str) -> TrafficModel:
         InputError: names the file, and what in it is wrong.
     """
     text = read_text(path, MAX_TRAFFIC)
-    from kwiken.traffic import TrafficModel
+    from kwiken.traffic.document import TrafficModel
 
     return TrafficModel.from_json(text, where="<stdin>" if path == "-" else path)

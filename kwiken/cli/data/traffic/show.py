@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from kwiken.apps.console import print_json
+from kwiken.apps.console.output import print_json
 from kwiken.cli.data.traffic.reading import load_traffic
-from kwiken.cli.shared import json_option, needs_extra
+from kwiken.cli.shared.options import json_option, needs_extra
 
 
 @click.command()

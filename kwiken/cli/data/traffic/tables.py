@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from kwiken.apps.console import print_table, say
-from kwiken.traffic import MapLevel, levels_of
+from kwiken.apps.console.output import print_table, say
+from kwiken.traffic.maps import MapLevel, levels_of
 
 if TYPE_CHECKING:
-    from kwiken.traffic import TrafficMap, TrafficModel
+    from kwiken.traffic.document import TrafficModel
+    from kwiken.traffic.maps import TrafficMap
 
 MAX_PAIRS_SHOWN: Final = 12
 MAX_TALKERS: Final = 8

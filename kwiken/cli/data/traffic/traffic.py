@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from kwiken.cli.shared import LazyCommand, LazyGroup
+from kwiken.cli.shared.verb_group import LazyCommand, LazyGroup
 
 _COMMANDS: Final = {
     "fit": "Learn who sends how much to whom, from traces or flow logs.",

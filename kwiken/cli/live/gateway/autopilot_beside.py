@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import click
 
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import Real
+from kwiken.cli.shared.options import Real
 
 F = TypeVar("F", bound=Callable[..., Any])
 AUTOPILOT_BUDGET: Final = 0.05
@@ -103,7 +103,7 @@ async def steered(
     import asyncio
 
     from kwiken.runtime.base.event_loop import cancel_and_wait
-    from kwiken.runtime.gateway.steering import AutopilotProcess
+    from kwiken.runtime.gateway.steering.process import AutopilotProcess
 
     words = [*command, *(word for url in urls for word in ("--url", url))]
     keeping = asyncio.create_task(AutopilotProcess(words, lambda: variables).keep())

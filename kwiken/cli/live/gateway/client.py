@@ -37,7 +37,7 @@ def request_control(
     opener = urllib.request.OpenerDirector()
     opener.add_handler(urllib.request.HTTPHandler())
     if url.startswith("https:"):
-        from kwiken.runtime.wire.tls import ClientTls
+        from kwiken.runtime.wire.tls.clients import ClientTls
 
         opener.add_handler(urllib.request.HTTPSHandler(context=ClientTls().context()))
     request = urllib.request.Request(  # noqa: S310 - http and https alone are opened

@@ -31,7 +31,7 @@ def token_of(url: str, token_file: str | None) -> str:
 
 
 def _token_in(file: Path) -> str:
-    from kwiken.base.machine import read_file
+    from kwiken.base.machine.files import read_file
 
     try:
         tokens = read_file(file, MAX_TOKEN).decode("ascii").split()

@@ -11,11 +11,11 @@ import click
 
 from kwiken.base.errors import InputError
 from kwiken.cli.live.placing.placement_inputs import Placed, read_placement_inputs
-from kwiken.cli.shared import LATENCY_FORM, Real, milliseconds, seconds_of
+from kwiken.cli.shared.options import LATENCY_FORM, Real, milliseconds, seconds_of
 
 if TYPE_CHECKING:
-    from kwiken.allocator.placement import Node
-    from kwiken.model.service import Service
+    from kwiken.model.nodes.nodes import Node
+    from kwiken.model.service.service import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 AUTO: Final = "auto"  # a dial that follows the burn rate

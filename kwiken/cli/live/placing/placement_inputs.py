@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kwiken.apps.console import note, read_text
+from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import InputError
-from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
-    from kwiken.allocator.placement import Cluster, Placement
-    from kwiken.allocator.provisioning import NodeRenter
-    from kwiken.model.service import Service
-    from kwiken.runtime.cluster import EmulatedNode, ReplicaPlace
-    from kwiken.runtime.upkeep import Assignment
+    from kwiken.allocator.adaptation.adaptation import Adaptation
+    from kwiken.allocator.adaptation.live_repacking import LiveRepackSettings
+    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.allocator.provisioning.renting import NodeRenter
+    from kwiken.model.nodes.nodes import Cluster
+    from kwiken.model.service.service import Service
+    from kwiken.runtime.cluster.layout import EmulatedNode, ReplicaPlace
+    from kwiken.runtime.upkeep.assignment import Assignment
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ def read_placement_inputs(placement_file: str, nodes_file: str | None, services:
     Raises:
         InputError: the files do not fit each other or a service; names the file and the field.
     """
-    from kwiken.allocator.placement import Placement, nodes_from_toml
+    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.model.nodes.document import nodes_from_toml
 
     placement = Placement.from_json(read_text(placement_file, MAX_PLACEMENT), where=placement_file)
     replicas = {one.name: _replicas(placement, one, placement_file) for one in services}
@@ -66,7 +69,7 @@ def read_placement_inputs(placement_file: str, nodes_file: str | None, services:
 
 
 def _replicas(placement: Placement, service: Service, where: str) -> dict[str, list[ReplicaPlace]]:
-    from kwiken.runtime.cluster import ReplicaPlace
+    from kwiken.runtime.cluster.layout import ReplicaPlace
 
     check_stages([(one.name, one.service, one.stage) for one in placement.workloads], service, where)
     replicas: dict[str, list[ReplicaPlace]] = {}
@@ -120,7 +123,7 @@ def check_stages(workloads: Sequence[tuple[str, str, str]], service: Service, wh
 def _nodes(
     placement: Placement, cluster: Cluster | None, placement_file: str, nodes_file: str | None
 ) -> dict[str, EmulatedNode]:
-    from kwiken.runtime.cluster import EmulatedNode
+    from kwiken.runtime.cluster.layout import EmulatedNode
 
     speeds = played_speeds(cluster, nodes_file) if cluster is not None else {}
     for place, node in enumerate(placement.nodes):

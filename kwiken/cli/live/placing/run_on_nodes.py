@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kwiken.apps.console import note
+from kwiken.apps.console.output import note
 from kwiken.cli.live.placing.claim import claimed_nodes
 from kwiken.cli.live.placing.placement_inputs import Placed
 from kwiken.runtime.base.log_events import Event, about
@@ -17,10 +17,15 @@ from kwiken.runtime.base.log_events import Event, about
 if TYPE_CHECKING:
     import asyncio
 
-    from kwiken.allocator.adaptation import JobRoom
-    from kwiken.runtime.cluster import Cluster, Layout
-    from kwiken.runtime.node_classes import NodeLimits
-    from kwiken.runtime.upkeep import JobRunner, NodeRepacker, OnNodes, RentedNodes, Upkeep
+    from kwiken.allocator.adaptation.job_room import JobRoom
+    from kwiken.runtime.cluster.cluster import Cluster
+    from kwiken.runtime.cluster.layout import Layout
+    from kwiken.runtime.node_classes.node_limits import NodeLimits
+    from kwiken.runtime.upkeep.jobs.job_runner import JobRunner
+    from kwiken.runtime.upkeep.node_repacker import NodeRepacker
+    from kwiken.runtime.upkeep.on_nodes import OnNodes
+    from kwiken.runtime.upkeep.rented_nodes import RentedNodes
+    from kwiken.runtime.upkeep.upkeep import Upkeep
 
 LOG: Final = logging.getLogger("kwiken.up")
 
@@ -35,7 +40,8 @@ async def on_nodes(
     starts: Mapping[str, Callable[[Layout | None], Cluster]], placed: Placed, folder: Path
 ) -> AsyncIterator[tuple[dict[str, Cluster], Upkeep | None, JobRunner | None]]:
     """Clusters on the nodes of a placement, and what keeps their targets and runs jobs, if there are any."""
-    from kwiken.runtime.upkeep import Upkeep, clusters_on_nodes
+    from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
+    from kwiken.runtime.upkeep.upkeep import Upkeep
 
     adaptation, assignment, nodes_file = placed.adaptation, placed.assignment, placed.nodes_file
     down = placed.renter.down if placed.renter is not None else ()
@@ -67,7 +73,7 @@ def _repacker(placed: Placed, running: OnNodes, tell: Callable[[str], None]) -> 
     """What repacks the replicas by what they use, if that is wanted."""
     import time
 
-    from kwiken.runtime.upkeep import NodeRepacker
+    from kwiken.runtime.upkeep.node_repacker import NodeRepacker
 
     adaptation, assignment = placed.adaptation, placed.assignment
     if placed.repack is None or adaptation is None or assignment is None:
@@ -87,8 +93,8 @@ def _repacker(placed: Placed, running: OnNodes, tell: Callable[[str], None]) -> 
 @contextlib.asynccontextmanager
 async def _jobs(folder: Path, room: JobRoom, limits: NodeLimits) -> AsyncIterator[JobRunner | None]:
     """What runs the batch jobs of this folder of state; None if another program does."""
-    from kwiken.runtime.cluster.state.jobs import JobFolder
-    from kwiken.runtime.upkeep import JobRunner
+    from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+    from kwiken.runtime.upkeep.jobs.job_runner import JobRunner
 
     jobs = JobFolder(folder)
     if not jobs.lock():
@@ -105,7 +111,7 @@ async def _jobs(folder: Path, room: JobRoom, limits: NodeLimits) -> AsyncIterato
 
 def _settle(folder: Path) -> None:
     """End what an owner that was killed has rented, and say so."""
-    from kwiken.runtime.cluster.state import settle_orphans
+    from kwiken.runtime.cluster.state.rentals import settle_orphans
 
     if orphans := settle_orphans(folder):
         note(f"note: rented by a kwiken up that was killed, and given back: {', '.join(orphans)}")
@@ -118,7 +124,8 @@ def _renting(
     """What rents nodes, if there are prices; at the end every rented node is given back."""
     import time
 
-    from kwiken.runtime.upkeep import RentalJournal, RentedNodes
+    from kwiken.runtime.upkeep.rental_journal import RentalJournal
+    from kwiken.runtime.upkeep.rented_nodes import RentedNodes
 
     if placed.renter is None:
         yield None

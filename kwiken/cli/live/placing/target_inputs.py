@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kwiken.allocator.adaptation import Adaptation, LiveRepackSettings
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
-    NodeLedger,
-    Placement,
-    PlacementRequest,
-    admit_all,
-    document,
-    nodes_from_toml,
-    request_for,
-)
-from kwiken.allocator.provisioning import NodeRenter, prices_from_toml
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import Workload, profiles_from_json, workloads_from_toml
-from kwiken.apps.console import note, read_text
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import LiveRepackSettings
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import Placement, document
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.renting import NodeRenter
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import profiles_from_json
+from kwiken.allocator.workloads.workload import Workload, workloads_from_toml
+from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import InputError
-from kwiken.base.machine import MIB
+from kwiken.base.machine.files import MIB
 from kwiken.cli.live.placing.placement_inputs import Placed, check_stages, played_speeds
-from kwiken.cli.shared import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
-from kwiken.runtime.cluster import EmulatedNode
-from kwiken.runtime.upkeep import Assignment
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.nodes import Cluster
+from kwiken.runtime.cluster.layout import EmulatedNode
+from kwiken.runtime.upkeep.assignment import Assignment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kwiken.allocator.placement import Node
-    from kwiken.allocator.provisioning import PriceList
-    from kwiken.model.service import Service
+    from kwiken.allocator.provisioning.offers import PriceList
+    from kwiken.model.nodes.nodes import Node
+    from kwiken.model.service.service import Service
 
 CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import Caution, Scheduler
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.order import Scheduler
 
 DETECTION_S: Final = 30.0  # a deviation that lasts this long is acted on by Paragon (section 3.9)
 

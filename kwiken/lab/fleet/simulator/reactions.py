@@ -14,15 +14,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import (
-    MIN_SHARE_ACCEPTED,
-    NodeLedger,
-    PlacementRequest,
-    Sizing,
-    request_for,
-    trim,
-)
-from kwiken.allocator.workloads import WorkloadProfile
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import MIN_SHARE_ACCEPTED
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.placement.walks import trim
+from kwiken.allocator.workloads.profile import WorkloadProfile
 from kwiken.base.arrays import Ints
 from kwiken.lab.fleet.simulator.manager import Manager
 from kwiken.lab.fleet.simulator.site import FleetEvent, FleetSite, JobRun

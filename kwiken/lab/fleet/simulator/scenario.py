@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement import Cluster
-from kwiken.allocator.workloads import Size, Workload, WorkloadProfile
+from kwiken.allocator.workloads.profile import Size, WorkloadProfile
+from kwiken.allocator.workloads.workload import Workload
+from kwiken.model.nodes.nodes import Cluster
 
 FOREVER: Final = math.inf
 

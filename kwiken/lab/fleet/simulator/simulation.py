@@ -10,8 +10,9 @@ import heapq
 
 import numpy as np
 
-from kwiken.allocator.placement import Draw, DrawKind
-from kwiken.allocator.workloads import SOURCES, WorkloadProfile
+from kwiken.allocator.placement.node_ledger import Draw, DrawKind
+from kwiken.allocator.workloads.profile import WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.lab.fleet.simulator.manager import Manager
 from kwiken.lab.fleet.simulator.outcome import RECOVERY_S, FleetOutcome, PhaseChange
 from kwiken.lab.fleet.simulator.reactions import Reactions

@@ -9,7 +9,9 @@ from enum import IntEnum
 
 import numpy as np
 
-from kwiken.allocator.placement import Forecast, NodeLedger, PlacementRequest, SizedReplica, Sizing
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
 from kwiken.lab.fleet.simulator.outcome import FleetOutcome, PhaseChange
 from kwiken.lab.fleet.simulator.scenario import Job, Scenario
 from kwiken.lab.fleet.simulator.state import State

@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster, contention_loss
-from kwiken.allocator.workloads import SOURCES
+from kwiken.allocator.placement.quality import contention_loss
+from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.model.nodes.nodes import Cluster
 
 MIN_SPEED: Final = 0.1  # share of its performance alone that contention leaves a replica at least
 QOS: Final = 0.95  # share of the reference from which quality of service counts as kept

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from kwiken.allocator.placement import Cluster
-from kwiken.allocator.workloads import WorkloadProfile
+from kwiken.allocator.workloads.profile import WorkloadProfile
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import Cluster
 
 
 class Truth:

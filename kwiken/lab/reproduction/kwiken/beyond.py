@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import POPULATIONS, population, population_profile
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.populations.services import POPULATIONS, population, population_profile
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
-from kwiken.tail.apportion import sumvar
-from kwiken.tail.curves import compare_policies, correlated_copies
+from kwiken.tail.apportion.sum_of_variances import sumvar
+from kwiken.tail.curves.copies import correlated_copies
+from kwiken.tail.curves.policies_compared import compare_policies
 
 REQUESTS = 8_000  # requests of a DAG in each period
 BUDGET = 0.05  # reissue budget, as a share of all work

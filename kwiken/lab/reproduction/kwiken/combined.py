@@ -10,13 +10,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import (
-    POPULATIONS,
-    StageDistribution,
-    fan_out_queries,
-    population,
-)
-from kwiken.lab.reproduction.kwiken.trial import DagTrial, Sample
+from kwiken.lab.populations.services import POPULATIONS, StageDistribution, fan_out_queries, population
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial, Sample
 from kwiken.lab.reproduction.rows import (
     Findings,
     Part,
@@ -28,16 +23,12 @@ from kwiken.lab.reproduction.rows import (
     percent,
     row,
 )
-from kwiken.tail.apportion import sumvar
-from kwiken.tail.curves import lower_hull, reissue_curve
-from kwiken.tail.partial import (
-    Responders,
-    Tuned,
-    apply_rule,
-    sequential_costs,
-    tune_stop_rule,
-    tune_wait_for_fraction,
-)
+from kwiken.tail.apportion.sum_of_variances import sumvar
+from kwiken.tail.curves.curve import lower_hull, reissue_curve
+from kwiken.tail.partial.loss_budget import sequential_costs
+from kwiken.tail.partial.responders import Responders
+from kwiken.tail.partial.stop_rules import apply_rule
+from kwiken.tail.partial.tuning import Tuned, tune_stop_rule, tune_wait_for_fraction
 
 REQUESTS = 6000
 TUNED_ON = 1500  # queries that the stop rules are tuned on

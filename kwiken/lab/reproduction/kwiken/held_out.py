@@ -10,17 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kwiken.lab.populations import (
-    POPULATIONS,
-    StageDistribution,
-    population,
-    population_profile,
-)
+from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population, population_profile
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, percent, row
-from kwiken.model.plan import Budgets, Plan
-from kwiken.model.profile import Profile
-from kwiken.tail.planning import PlanSettings, study_plan
-from kwiken.tail.simulation import replay
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.profile import Profile
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
+from kwiken.tail.simulation.trace_driven import replay
 
 EARLIER, LATER = 6_000, 12_000
 MIN_REPLAYED = 20_000  # requests: each later one is replayed often enough

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, partial_answers, reissues
-from kwiken.lab.reproduction.kwiken.causes import NOT_REPRODUCED, heat_part
-from kwiken.lab.reproduction.kwiken.comparisons import chunks_part, scatter_part, search_part
-from kwiken.lab.reproduction.kwiken.late_requests import late_parts
+from kwiken.lab.reproduction.kwiken import beyond, combined, held_out, reissues
+from kwiken.lab.reproduction.kwiken.causes.heat import heat_part
+from kwiken.lab.reproduction.kwiken.causes.not_reproduced import NOT_REPRODUCED
+from kwiken.lab.reproduction.kwiken.comparisons.chunks import chunks_part
+from kwiken.lab.reproduction.kwiken.comparisons.random_search import search_part
+from kwiken.lab.reproduction.kwiken.comparisons.scatter import scatter_part
+from kwiken.lab.reproduction.kwiken.late_requests.timeline import late_parts
+from kwiken.lab.reproduction.kwiken.partial_answers import incomplete
 from kwiken.lab.reproduction.rows import Part, unreproduced
 
 
@@ -19,7 +23,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         reissues.part(seeds),
         reissues.other_populations(),
         reissues.curves_part(0),
-        *partial_answers.parts(0),
+        *incomplete.parts(0),
         heat_part(0),
         *late_parts(0),
         combined.part(0, dags=3),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import POPULATIONS, population
-from kwiken.lab.reproduction.kwiken.late_requests import (
+from kwiken.lab.populations.services import POPULATIONS, population
+from kwiken.lab.reproduction.kwiken.late_requests.global_reissue import (
     run_global_reissue,
     tune_global_reissue,
 )
@@ -21,7 +21,7 @@ from kwiken.lab.reproduction.kwiken.shape import (
     shape_plots,
     shape_rows,
 )
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import (
     Findings,
     Part,
@@ -34,7 +34,7 @@ from kwiken.lab.reproduction.rows import (
     row,
 )
 from kwiken.model.latency import critical_path
-from kwiken.tail.apportion import Allocation, equal_budget, sumvar, uniform_fraction
+from kwiken.tail.apportion.sum_of_variances import Allocation, equal_budget, sumvar, uniform_fraction
 
 REQUESTS = 20_000
 BUDGETS = (0.01, 0.03, 0.05, 0.1, 1.0)

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import Plot, PlotSeries, ReproducedRow, percent, row
-from kwiken.tail.diagnosis import characterise
+from kwiken.tail.diagnosis.blamed_stages import characterise
 
 HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
 SOME_REISSUED, MANY_REISSUED = 0.1, 0.5  # shares of calls reissued at which the source describes its curves

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.model.latency import DagNode, end_to_end, parents_first
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.otel.fit.calls.stage_order import REQUESTS_AT_ONCE
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.trace import Forest
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import Forest
 
 Floats = NDArray[np.float64]
 NS_PER_MS = 1e6

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.trace import levels
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import levels
 
 MIN_SHARE: Final = 0.99  # of the requests in which a rule must hold (design 4)
 MAX_TURNS: Final = 100

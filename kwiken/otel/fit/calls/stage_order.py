@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kwiken.otel.fit.calls.repeated_calls import MIN_SHARE
-from kwiken.otel.read import Bools, Ints
+from kwiken.otel.read.columns import Bools, Ints
 
 Floats = NDArray[np.float64]
 

@@ -10,15 +10,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import Evidence, why_write
-from kwiken.model.reads import http_method, names_grpc
-from kwiken.model.service import MAX_REPLICAS
-from kwiken.otel.fit.calls import NS_PER_MS, Floats
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.idempotence import Evidence, why_write
+from kwiken.model.reads.names import http_method, names_grpc
+from kwiken.model.service.stage import MAX_REPLICAS
+from kwiken.otel.fit.calls.call_matrices import NS_PER_MS, Floats
 from kwiken.otel.fit.foreign.instances import instances_of
 from kwiken.otel.fit.foreign.reads_below import Below
-from kwiken.otel.read import NO_TEXT, Bools, Ints
-from kwiken.otel.trace import Forest, ServiceCalls
+from kwiken.otel.read.columns import NO_TEXT, Bools, Ints
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.trace.service_calls import ServiceCalls
 
 MAX_PORT = 65_535
 MAX_PORT_DIGITS = 5

@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.otel.fit.calls import MAX_TURNS, turns
+from kwiken.otel.fit.calls.repeated_calls import MAX_TURNS, turns
 from kwiken.otel.fit.foreign.retries import merge_retries
-from kwiken.otel.read import Bools, Ints, columns as c
-from kwiken.otel.trace import ATTEMPTED, DETACHED, MAX_ERROR_SHARE, ROOT, Forest
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, ROOT, Forest
+from kwiken.otel.trace.requests import MAX_ERROR_SHARE
 
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000

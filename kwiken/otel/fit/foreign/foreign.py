@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import SpanMatch
-from kwiken.model.profile import OWN_TIME, Origin, Profile
-from kwiken.otel.fit.calls import build
+from kwiken.model.plan.plan import SpanMatch
+from kwiken.model.profile.profile import OWN_TIME, Origin, Profile
+from kwiken.otel.fit.calls.call_matrices import build
 from kwiken.otel.fit.foreign.callees import Callees
 from kwiken.otel.fit.foreign.calls_by_stage import Children
 from kwiken.otel.fit.foreign.instances import find_instances
@@ -19,7 +19,9 @@ from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, StageStep, s
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
-from kwiken.otel.trace import Forest, Requests, find_service_calls, label
+from kwiken.otel.trace.forest import Forest
+from kwiken.otel.trace.requests import Requests, label
+from kwiken.otel.trace.service_calls import find_service_calls
 
 _OWN: Final = "\0"  # marks the name of a stage's own time, until names are unique
 

@@ -8,11 +8,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.model.profile import Instance, StageProfile
-from kwiken.model.service import MAX_REPLICAS
-from kwiken.otel.fit.calls import NS_PER_MS, Floats
-from kwiken.otel.read import NO_TEXT, Ints, columns as c
-from kwiken.otel.trace import DETACHED, Forest, ServiceCalls, services_of
+from kwiken.model.profile.profile import Instance, StageProfile
+from kwiken.model.service.stage import MAX_REPLICAS
+from kwiken.otel.fit.calls.call_matrices import NS_PER_MS, Floats
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import NO_TEXT, Ints
+from kwiken.otel.trace.forest import DETACHED, Forest, services_of
+from kwiken.otel.trace.service_calls import ServiceCalls
 
 MIN_KNOWN_SHARE: Final = 0.5  # of a service's calls whose instance is known, for its instances to be counted
 MIN_CALLS: Final = 20  # of an instance, and of the others at that time, for them to be compared

@@ -7,14 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.errors import InputError
-from kwiken.model.profile import Origin, Profile, StageProfile
-from kwiken.otel.fit.calls import NS_PER_MS, CallMatrix, build, matrix, turns
+from kwiken.model.profile.profile import Origin, Profile, StageProfile
+from kwiken.otel.fit.calls.call_matrices import NS_PER_MS, CallMatrix, build, matrix
+from kwiken.otel.fit.calls.repeated_calls import turns
 from kwiken.otel.fit.foreign.callees import Hedged, hedged_calls
 from kwiken.otel.fit.foreign.calls_by_stage import LOOP, Calls, Children, merged_loops, sorted_out
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.service_times import service_times
-from kwiken.otel.read import Ints
-from kwiken.otel.trace import ROOT, Forest, Requests, find_service_calls, label
+from kwiken.otel.read.columns import Ints
+from kwiken.otel.trace.forest import ROOT, Forest
+from kwiken.otel.trace.requests import Requests, label
+from kwiken.otel.trace.service_calls import find_service_calls
 
 
 def origin_of(profile: Profile) -> Origin:

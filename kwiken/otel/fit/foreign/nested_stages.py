@@ -9,19 +9,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.otel.fit.calls import (
-    NS_PER_MS,
-    REQUESTS_AT_ONCE,
-    CallMatrix,
-    Floats,
-    acyclic,
-    clock_ticks,
-    in_order,
-    longest_path,
-    matrix,
-    order_in_time,
-    reduction,
-)
+from kwiken.otel.fit.calls.call_matrices import NS_PER_MS, CallMatrix, Floats, in_order, longest_path, matrix
+from kwiken.otel.fit.calls.repeated_calls import clock_ticks
+from kwiken.otel.fit.calls.stage_order import REQUESTS_AT_ONCE, acyclic, order_in_time, reduction
 from kwiken.otel.fit.foreign.callees import Callees
 from kwiken.otel.fit.foreign.calls_by_stage import (
     LOOP,
@@ -33,8 +23,9 @@ from kwiken.otel.fit.foreign.calls_by_stage import (
     inner_calls,
     sorted_out,
 )
-from kwiken.otel.read import Bools, Ints
-from kwiken.otel.trace import ROOT, Forest, label
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import ROOT, Forest
+from kwiken.otel.trace.requests import label
 
 MAX_DEPTH: Final = 20
 

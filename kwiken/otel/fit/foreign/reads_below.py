@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.model.plan import SAFE_METHODS
-from kwiken.model.reads import (
+from kwiken.model.plan.plan import SAFE_METHODS
+from kwiken.model.reads.names import (
     asks_graphql,
     http_method,
     names_grpc,
@@ -18,9 +18,10 @@ from kwiken.model.reads import (
     says_write,
     states_no_work,
 )
-from kwiken.otel.conventions import is_generic
-from kwiken.otel.read import Bools, Ints, columns as c
-from kwiken.otel.trace import Forest, levels, services_of
+from kwiken.otel.conventions.routes import is_generic
+from kwiken.otel.read import columns as c
+from kwiken.otel.read.columns import Bools, Ints
+from kwiken.otel.trace.forest import Forest, levels, services_of
 
 _NONE: Final = -1
 _KINDS: Final = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER

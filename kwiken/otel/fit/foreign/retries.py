@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kwiken.otel.read import Bools, Ints
+from kwiken.otel.read.columns import Bools, Ints
 
 _NEVER: Final = 1 << 63
 

@@ -13,9 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kwiken.otel.fit.calls import MAX_OVERLAP, clock_ticks
-from kwiken.otel.read import Ints
-from kwiken.otel.trace import DETACHED, Forest, ServiceCalls, levels, services_of
+from kwiken.otel.fit.calls.repeated_calls import clock_ticks
+from kwiken.otel.fit.calls.stage_order import MAX_OVERLAP
+from kwiken.otel.read.columns import Ints
+from kwiken.otel.trace.forest import DETACHED, Forest, levels, services_of
+from kwiken.otel.trace.service_calls import ServiceCalls
 
 Floats = NDArray[np.float64]
 NS_PER_MS = 1e6

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import READABLE, own_folder, read_own, replace_own
+from kwiken.base.machine.files import READABLE, own_folder, read_own, replace_own
 from kwiken.runtime.base.process_id import Identity
 
 JOURNAL: Final = "rentals.ledger"  # in the folder of the state

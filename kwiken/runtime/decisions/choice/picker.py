@@ -22,7 +22,7 @@ from kwiken.runtime.decisions.choice.rules import (
     LearningRule,
     LeastBySpeed,
 )
-from kwiken.runtime.wire.transport import Replica, Reply
+from kwiken.runtime.wire.transport.base import Replica, Reply
 
 MISSES_TO_EJECT = 5  # calls in a row given up without an answer that eject a replica
 MISS_FACTOR = 3.0  # multiple of the usual latency from which on a call that is given up counts as a miss

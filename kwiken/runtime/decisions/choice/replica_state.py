@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from math import exp2, inf, lgamma, log
 
-from kwiken.runtime.wire.transport import Replica
+from kwiken.runtime.wire.transport.base import Replica
 
 OUTCOME_GAIN = 0.1  # weight of one outcome in the decaying share of failures
 MIN_SHARE = 1e-3  # smaller shares of failures count as 0

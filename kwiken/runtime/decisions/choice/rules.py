@@ -22,7 +22,7 @@ from math import exp2, inf
 from typing import Final, Protocol, runtime_checkable
 
 from kwiken.runtime.decisions.choice.replica_state import Outliers, ReplicaState
-from kwiken.runtime.wire.transport import Reply
+from kwiken.runtime.wire.transport.base import Reply
 
 MAX_CANDIDATES: Final = 16  # replicas among which one choice is made
 # Ratio of two scores from which on they count as equal.

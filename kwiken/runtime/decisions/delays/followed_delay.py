@@ -19,7 +19,7 @@ from __future__ import annotations
 from math import exp
 from typing import Final
 
-from kwiken.model.service import Following
+from kwiken.model.service.stage import Following
 
 # A larger gain follows sooner, and errs more: at 0.05 the delay triples with 24 calls that take longer, and
 # stays within about 10% of the quantile of exponential latencies.

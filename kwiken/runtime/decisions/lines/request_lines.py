@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.service import OTHER
+from kwiken.model.service.request_kinds import OTHER
 from kwiken.runtime.decisions.lines.concurrency import ConcurrencyLearner
 
 MAX_KINDS: Final = 32  # lines; further kinds share the line of `OTHER`

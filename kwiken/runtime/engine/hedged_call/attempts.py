@@ -15,22 +15,12 @@ from kwiken.runtime.base.errors import (
     UnfitError,
     failed_call,
 )
-from kwiken.runtime.decisions import (
-    ATTEMPT_OUTCOMES,
-    COPY,
-    FINAL,
-    FINISH,
-    LATE,
-    LOST,
-    REFUSED,
-    RESEND,
-    RETRY,
-    KeepReason,
-    Race,
-    ReplicaState,
-)
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
+from kwiken.runtime.decisions.stage_state import ATTEMPT_OUTCOMES
+from kwiken.runtime.decisions.trace_sampling import KeepReason
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, describe
-from kwiken.runtime.wire.transport import Reply
+from kwiken.runtime.wire.transport.base import Reply
 
 # Share of the time after which a call counts against its replica, from which on a call without an answer is
 # reported as a loss of the request.

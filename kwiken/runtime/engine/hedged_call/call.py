@@ -22,22 +22,15 @@ from kwiken.runtime.base.errors import (
     UnfitError,
 )
 from kwiken.runtime.base.event_loop import CallerTask, call_after, cancel_and_wait, settle
-from kwiken.runtime.decisions import (
-    COPY,
-    FINISH,
-    LATE,
-    REFUSED,
-    RESEND,
-    RETRY,
-    WAIT,
-    CompiledStage,
-    Race,
-    ReplicaState,
-)
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.race import COPY, FINISH, LATE, REFUSED, RESEND, RETRY, Race
+from kwiken.runtime.decisions.stop_rule import WAIT
 from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
-from kwiken.runtime.wire.transport import MAX_PRIORITY, Call, Reply, Stream, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, Reply, Stream
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer

@@ -6,8 +6,8 @@ from math import inf
 
 import msgspec
 
-from kwiken.model.plan import CALL
-from kwiken.runtime.decisions import COPY, LATE, RETRY
+from kwiken.model.plan.accounts import CALL
+from kwiken.runtime.decisions.race import COPY, LATE, RETRY
 from kwiken.runtime.engine.hedged_call.catch_up import LateCall
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite
 

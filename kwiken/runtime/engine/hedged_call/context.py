@@ -13,21 +13,17 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.model.plan import ArmAccounts
-from kwiken.otel.write import ExceptionRecord
+from kwiken.model.plan.arm_accounts import ArmAccounts
+from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
-from kwiken.runtime.decisions import (
-    Admission,
-    CommonDelay,
-    CompiledStage,
-    Ledger,
-    Program,
-    ReplicaState,
-    RequestBudget,
-    RequestSampling,
-    TraceSampler,
-)
-from kwiken.runtime.wire.transport import Call, Transport
+from kwiken.runtime.decisions.admission import Admission
+from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.delays.common_delay import CommonDelay
+from kwiken.runtime.decisions.program import Program
+from kwiken.runtime.decisions.trace_sampling import RequestSampling, TraceSampler
+from kwiken.runtime.wire.transport.base import Call, Transport
 
 # Odd, so that its multiples run through all 64-bit numbers, and near the golden ratio, so that they lie far
 # apart (a Weyl sequence).

@@ -11,10 +11,11 @@ import msgspec
 from aiohttp import web
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
-from kwiken.model.service import Service
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
-from kwiken.runtime.engine import Executor, combined_status, gateway_lines
+from kwiken.runtime.engine.combined import combined_status, gateway_lines
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
 from kwiken.runtime.gateway.control.steering import (
     AUTOPILOT,
@@ -26,7 +27,8 @@ from kwiken.runtime.gateway.control.steering import (
     read_setting,
 )
 from kwiken.runtime.gateway.control.targets import targets_of
-from kwiken.runtime.wire.transport import Replica, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Replica
 
 MAX_REPLICAS: Final = 10_000
 

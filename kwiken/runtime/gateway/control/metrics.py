@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from kwiken.model.service import Service
-from kwiken.otel.metrics import Family, Rising, catalog, family
-from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.engine import Executor
+from kwiken.model.service.service import Service
+from kwiken.otel.metrics import catalog
+from kwiken.otel.metrics.model import Family, Rising, family
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.steering import ACTIONS
-from kwiken.runtime.metrics import HttpRequests, distribution, process_families, resource_of, target_family
+from kwiken.runtime.metrics.http_requests import HttpRequests
+from kwiken.runtime.metrics.process import process_families, resource_of, target_family
+from kwiken.runtime.metrics.snapshots import distribution
 from kwiken.runtime.wire.transport import wire
 
 

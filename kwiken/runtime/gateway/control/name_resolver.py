@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import MAX_REPLICAS
+from kwiken.model.service.stage import MAX_REPLICAS
 from kwiken.runtime.base.abandoned import in_thread
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.control import Control
-from kwiken.runtime.wire.transport import Replica, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Replica
 
 LOG = logging.getLogger("kwiken.gateway")
 RESOLVE_S: Final = 5.0  # interval of name lookups

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.base.machine import read_file
+from kwiken.base.machine.files import read_file
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.plan_store import PlanStore, stamp_of

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.base.machine import open_own, read_file, replace_own
+from kwiken.base.machine.files import open_own, read_file, replace_own
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.steering import Author

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 import msgspec
 
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.tls.certificates import Certificates
 
 ALONE: Final = "alone"  # query of a request that a sibling sends
 INSTANCE: Final = "kw-gateway-instance"  # header by which a gateway recognises itself among the addresses

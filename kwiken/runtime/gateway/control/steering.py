@@ -7,7 +7,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 
 PERSON: Final = "person"
 AUTOPILOT: Final = "autopilot"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kwiken.runtime.engine import combined_status, gateway_lines
+from kwiken.runtime.engine.combined import combined_status, gateway_lines
 
 View = Mapping[str, Any]
 

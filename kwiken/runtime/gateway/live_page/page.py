@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import Clock
-from kwiken.runtime.engine import Executor
+from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.live_page.history import History
 from kwiken.runtime.gateway.live_page.slow_requests import SlowRequestTable
 

@@ -9,9 +9,9 @@ from collections import deque
 from math import inf
 from typing import Any, Final
 
-from kwiken.otel.write import RequestRecord
-from kwiken.runtime.decisions import LatencyHistogram
-from kwiken.runtime.engine import timing_of
+from kwiken.otel.write.records import RequestRecord
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
+from kwiken.runtime.engine.timing import timing_of
 
 MAX_KEPT: Final = 24
 MAX_ATTEMPTS: Final = 120  # of one request in its document: those that ended last

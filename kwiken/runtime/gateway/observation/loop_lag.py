@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from kwiken.model.service import Service
-from kwiken.runtime.decisions import LatencyHistogram
+from kwiken.model.service.service import Service
+from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 
 EVERY_S: Final = 0.02
 TIMERS_IN_MEDIAN: Final = 5  # timers in the median; odd

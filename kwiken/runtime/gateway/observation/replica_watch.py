@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.decisions import ReplicaState
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 
 LOG = logging.getLogger("kwiken.gateway")
 LOOK_S: Final = 0.5  # between two checks; a replica that is left out for a shorter time may go unlogged

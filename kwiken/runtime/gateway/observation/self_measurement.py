@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway.live_page import LivePage
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.live_page.page import LivePage
 from kwiken.runtime.gateway.observation.loop_lag import LagWatch
 
 INTERVAL_S: Final = 1.0  # between two samples of the status; the lag is measured more often

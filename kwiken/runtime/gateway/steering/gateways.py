@@ -13,10 +13,10 @@ import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan import Plan
-from kwiken.runtime.gateway.control import PERSON, AutopilotNote, SteeredSetting
-from kwiken.runtime.wire.tls import ClientTls
-from kwiken.tail.autopilot import ArmCounts
+from kwiken.model.plan.plan import Plan
+from kwiken.runtime.gateway.control.steering import PERSON, AutopilotNote, SteeredSetting
+from kwiken.runtime.wire.tls.clients import ClientTls
+from kwiken.tail.autopilot.arms import ArmCounts
 
 TIMEOUT_S: Final = 5.0  # of a request to a gateway
 MAX_ANSWER: Final = 64 << 20  # bytes

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import Plan
-from kwiken.otel.fit import fit_profile
-from kwiken.tail.autopilot import PlanProposal, propose
+from kwiken.model.plan.plan import Plan
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.tail.autopilot.proposal import PlanProposal, propose
 
 WINDOW_S: Final = 900.0  # of the requests that are learned from and judged on
 MAX_SPANS: Final = 2_000_000  # of the window

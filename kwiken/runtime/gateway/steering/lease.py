@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from kwiken.base.machine import READABLE, open_own, own_folder, read_own, replace_own
+from kwiken.base.machine.files import READABLE, open_own, own_folder, read_own, replace_own
 
 LEASE_S: Final = 8.0  # a few steps of the loop
 MAX_LEASE: Final = 4096  # bytes

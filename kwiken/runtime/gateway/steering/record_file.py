@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import READABLE, own_folder, read_own, replace_own
+from kwiken.base.machine.files import READABLE, own_folder, read_own, replace_own
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.tail.autopilot import MAX_RECORD, AutopilotRecord
+from kwiken.tail.autopilot.record import MAX_RECORD, AutopilotRecord
 
 LOG = logging.getLogger("kwiken.autopilot")
 UNREADABLE: Final = ".unreadable"  # suffix of a record that is set aside

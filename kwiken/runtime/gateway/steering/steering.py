@@ -13,25 +13,18 @@ from pathlib import Path
 from typing import Final
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan import Plan
-from kwiken.otel.write import DecisionRecord, DecisionSpans
+from kwiken.model.plan.plan import Plan
+from kwiken.otel.write.observer import DecisionRecord, DecisionSpans
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.gateway.control import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
+from kwiken.runtime.gateway.control.steering import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
 from kwiken.runtime.gateway.steering.gateways import NO_ANSWER, Answers, Figures, Gateways
 from kwiken.runtime.gateway.steering.learning import learn
 from kwiken.runtime.gateway.steering.lease import Lease
 from kwiken.runtime.gateway.steering.record_file import RecordFile
-from kwiken.tail.autopilot import (
-    ACTIONS,
-    CONTROL_SHARE,
-    MAX_REASON,
-    Autopilot,
-    Decision,
-    LoggedDecision,
-    PlanProposal,
-    Seen,
-)
+from kwiken.tail.autopilot.autopilot import CONTROL_SHARE, Autopilot, Decision, Seen
+from kwiken.tail.autopilot.proposal import PlanProposal
+from kwiken.tail.autopilot.record import ACTIONS, MAX_REASON, LoggedDecision
 
 LOG = logging.getLogger("kwiken.autopilot")
 POLL_S: Final = 2.0  # between two looks at the gateways

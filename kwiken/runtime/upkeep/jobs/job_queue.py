@@ -7,21 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kwiken.allocator.adaptation import NodeRoom
-from kwiken.allocator.waiting import (
+from kwiken.allocator.adaptation.job_room import NodeRoom
+from kwiken.allocator.waiting.budgets import waiting_budget_s
+from kwiken.allocator.waiting.distributions import BusyTime
+from kwiken.allocator.waiting.lines import WaitingLines
+from kwiken.allocator.waiting.quality_classes import QualityClasses, equal_classes
+from kwiken.allocator.waiting.settings import (
     BudgetClock,
-    BusyTime,
     LineMove,
     LineSettings,
     LineStart,
-    QualityClasses,
     SlotOffer,
     WaitingJob,
-    WaitingLines,
-    equal_classes,
-    waiting_budget_s,
 )
-from kwiken.runtime.cluster.state.jobs import JobOrder
+from kwiken.runtime.cluster.state.jobs.documents import JobOrder
 
 LOSS: Final = 0.05  # of the time of its work by which a job may be late that states no wait (ARQ, 2.1)
 SETTINGS: Final = LineSettings(clock=BudgetClock.ARRIVAL)

@@ -23,18 +23,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kwiken.allocator.waiting import LineMove, LineStart
+from kwiken.allocator.waiting.settings import LineMove, LineStart
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.base.machine import open_own
+from kwiken.base.machine.files import open_own
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.process_id import Identity
-from kwiken.runtime.cluster.state.jobs import (
+from kwiken.runtime.cluster.state.jobs.documents import (
     HORIZONS_S,
     EventKind,
     JobClaim,
     JobEvent,
-    JobFolder,
-    JobJournal,
     JobOrder,
     QueueLine,
     QueueView,
@@ -42,8 +40,12 @@ from kwiken.runtime.cluster.state.jobs import (
     WaitingView,
     exit_words,
 )
-from kwiken.runtime.node_classes import AdoptedProcess, Limit, NodeLimits
-from kwiken.runtime.process import LogFile
+from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+from kwiken.runtime.cluster.state.jobs.journal import JobJournal
+from kwiken.runtime.node_classes.adopted import AdoptedProcess
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
+from kwiken.runtime.process.log_file import LogFile
 from kwiken.runtime.upkeep.jobs.job_queue import JobQueue, Room
 
 LOG: Final = logging.getLogger("kwiken.jobs")

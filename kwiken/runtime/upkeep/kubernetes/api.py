@@ -13,8 +13,8 @@ import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.base.machine import read_file
-from kwiken.runtime.gateway.control import whole_body
+from kwiken.base.machine.files import read_file
+from kwiken.runtime.gateway.control.siblings import whole_body
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S: Final = 10.0  # of one request

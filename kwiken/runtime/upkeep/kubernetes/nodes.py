@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.allocator.placement import Node
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.runtime.node_classes import Limit
+from kwiken.model.nodes.nodes import Node
+from kwiken.runtime.node_classes.limit import Limit
 
 CLASS: Final = "kwiken/class"  # label of a node's class, where its type does not say it
 TYPE: Final = "node.kubernetes.io/instance-type"

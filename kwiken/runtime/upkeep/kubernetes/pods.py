@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kwiken.allocator.placement import PLACED_GATE
+from kwiken.allocator.placement.placement_document import PLACED_GATE
 
 HOST: Final = "kubernetes.io/hostname"
 COMPONENT: Final = "app.kubernetes.io/component"

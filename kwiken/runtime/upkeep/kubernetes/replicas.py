@@ -17,9 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import KwikenError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.cluster import GatewayClient, ReplicaPlace
+from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.upkeep.kubernetes.api import KubernetesApi, KubernetesError
 from kwiken.runtime.upkeep.kubernetes.nodes import KubernetesNodes
 from kwiken.runtime.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, placing, pod_of

@@ -15,7 +15,9 @@ from grpc_health.v1 import health_pb2
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
-from kwiken.model.service import GrpcCall, Service, Stage, input_names, templates_of
+from kwiken.model.service.remote import GrpcCall, input_names, templates_of
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError, UnfitError
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.grpc_ends import Operations, answer_of, end_call
@@ -37,8 +39,10 @@ from kwiken.runtime.wire.foreign.grpc_methods import (
     reflected,
 )
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
-from kwiken.runtime.wire.tls import OutsideTls
-from kwiken.runtime.wire.transport import Call, Replica, Reply, Stream, check_sent_size, wire
+from kwiken.runtime.wire.tls.outside import OutsideTls
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply, Stream
+from kwiken.runtime.wire.transport.call_bodies import check_sent_size
 
 T = TypeVar("T")
 Code = grpc.StatusCode

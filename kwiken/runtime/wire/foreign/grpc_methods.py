@@ -16,8 +16,9 @@ from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection_pb2
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
-from kwiken.model.service import TemplatePlace, Templates
+from kwiken.base.machine.files import read_file
+from kwiken.model.service.remote import Templates
+from kwiken.model.service.template import TemplatePlace
 
 # Both versions of the protocol have the same messages.
 REFLECTION_METHODS: Final = (

@@ -11,20 +11,20 @@ import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
-from kwiken.model.service import HttpCall, Service, Stage, input_names, templates_of
+from kwiken.model.service.remote import HttpCall, input_names, templates_of
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
-from kwiken.runtime.wire.transport import (
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.call_bodies import check_sent_size
+from kwiken.runtime.wire.transport.http_pool import (
     BrokenReplyError,
-    Call,
     HttpReply,
     NoConnectionError,
     Pool,
-    Replica,
-    Reply,
     UnreadReplyError,
-    check_sent_size,
-    wire,
 )
 
 MAX_TARGET: Final = 8000  # bytes of path and query: what servers take at least (RFC 9110, section 4.1)

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kwiken.runtime.wire.transport import (
+from kwiken.runtime.wire.transport.http_head import read_length
+from kwiken.runtime.wire.transport.http_pool import (
     BrokenReplyError,
     Connection,
     HttpReply,
     Moments,
     UnreadReplyError,
-    read_length,
 )
 
 FINAL: Final = 200  # lowest status of a response that is not interim

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Partial, Stage
+from kwiken.model.service.stage import Partial, Stage
 from kwiken.runtime.base.errors import HandlerError
-from kwiken.runtime.wire.transport import Call
+from kwiken.runtime.wire.transport.base import Call
 
 
 def plain_inputs(stage: Stage, call: Call) -> list[Any]:

@@ -10,15 +10,19 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.service import GrpcCall, HttpCall, Service, Stage
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.foreign.http_calls import HttpCaller
 from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
-from kwiken.runtime.wire.tls import OutsideTls
-from kwiken.runtime.wire.transport import MAX_BODY, Call, Pool, Replica, Reply, Transport
+from kwiken.runtime.wire.tls.outside import OutsideTls
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply, Transport
+from kwiken.runtime.wire.transport.http_pool import Pool
+from kwiken.runtime.wire.transport.wire import MAX_BODY
 
 LOG = logging.getLogger("kwiken.foreign")
 # Seconds for which a connection is kept without use: shorter than common servers keep it (Node.js and

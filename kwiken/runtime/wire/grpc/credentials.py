@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.tls.certificates import Certificates
 
 
 def server_credentials(certificates: Certificates) -> Any:

@@ -19,7 +19,7 @@ from kwiken.base.errors import InputError
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.event_loop import settle
 from kwiken.runtime.base.grpc_ends import Operations
-from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
 
 Receive = Callable[[], Awaitable[Any]]
 

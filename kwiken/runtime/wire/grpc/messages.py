@@ -14,7 +14,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.base.varints import LAST_ONE_BYTE, malformed, read_varint, varint
-from kwiken.runtime.wire.transport import ReplicaLoad, checked_load
+from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad, checked_load
 
 LENGTH_DELIMITED: Final = 2  # wire type of strings, bytes and messages
 PAYLOAD: Final = 1 << 3 | LENGTH_DELIMITED  # tag of the first field of every message here

@@ -7,9 +7,11 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kwiken.model.service import Service
-from kwiken.runtime.wire.tls import Certificates
-from kwiken.runtime.wire.transport import Call, HttpTransport, Replica, Reply, wire
+from kwiken.model.service.service import Service
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.http import HttpTransport
 
 if TYPE_CHECKING:
     from kwiken.runtime.wire.grpc.transport import GrpcTransport

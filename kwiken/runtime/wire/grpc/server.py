@@ -12,8 +12,9 @@ from kwiken.base.errors import InputError
 from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall, IncomingMessages
 from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, server_options
 from kwiken.runtime.wire.grpc.standard_services import StandardServices
-from kwiken.runtime.wire.http_server import ByteBudget, listen
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.http_server.acceptor import listen
+from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
+from kwiken.runtime.wire.tls.certificates import Certificates
 
 Method = Callable[[IncomingCall], Awaitable[bytes]]
 FAREWELL_S: Final = 0.25  # the longest wait, at the end, for clients to close their connections

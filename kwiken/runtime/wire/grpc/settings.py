@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.runtime.wire.http_server import UNCOUNTED_BYTES
+from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES
 
 Options = tuple[tuple[str, int], ...]
 

@@ -9,7 +9,8 @@ from grpc import StatusCode, aio
 
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.wire.grpc.settings import FAILURE
-from kwiken.runtime.wire.transport import failure_of_handler, is_replicas, wire
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.call_bodies import failure_of_handler, is_replicas
 
 MAX_DETAILS: Final = 300  # characters
 # gRPC gives one status to a call that was never sent and to one whose connection was lost; only its details

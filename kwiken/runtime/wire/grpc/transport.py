@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from grpc import StatusCode, aio
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, RefusedError
 from kwiken.runtime.base.event_loop import cancel_and_wait
@@ -18,8 +18,10 @@ from kwiken.runtime.base.grpc_ends import answer_of
 from kwiken.runtime.wire.grpc.messages import stage_answer_of, stage_inputs_message
 from kwiken.runtime.wire.grpc.settings import CALL_METHOD, HEALTH_METHOD, client_options
 from kwiken.runtime.wire.grpc.statuses import failure_of, status_of
-from kwiken.runtime.wire.tls import Certificates
-from kwiken.runtime.wire.transport import Call, CallBodies, Replica, Reply, strange_answer, wire
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.call_bodies import CallBodies, strange_answer
 
 MAX_EARLY_S: Final = 0.05  # remaining time from which on a replica's report of a missed deadline is rejected
 MAX_DEADLINE_S: Final = wire.MAX_DEADLINE_MS / 1e3

@@ -19,7 +19,8 @@ from typing import Any, Final, cast
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.http_server.last_answers import MAX_LINGERING, LastAnswers
-from kwiken.runtime.wire.tls import HANDSHAKE_S, MAX_HANDSHAKES, Certificates, why_no_tls
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.handshakes import HANDSHAKE_S, MAX_HANDSHAKES, why_no_tls
 
 LOG = logging.getLogger("kwiken.acceptor")
 BACKLOG: Final = 1024  # connections that the kernel holds per socket

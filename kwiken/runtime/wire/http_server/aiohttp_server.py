@@ -20,7 +20,7 @@ from kwiken.runtime.wire.http_server.acceptor import ConnectionLimit, max_connec
 from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
-from kwiken.runtime.wire.tls import is_tls
+from kwiken.runtime.wire.tls.handshakes import is_tls
 
 LOG = logging.getLogger("kwiken.http")
 FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})

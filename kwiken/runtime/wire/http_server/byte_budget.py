@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.base.machine import memory_limit
+from kwiken.base.machine.memory import memory_limit
 
 # Bytes of each request that are not counted, so that small requests always fit.
 UNCOUNTED_BYTES: Final = 16 << 10

@@ -29,8 +29,9 @@ from kwiken.runtime.wire.http_server.byte_budget import (
 )
 from kwiken.runtime.wire.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
-from kwiken.runtime.wire.tls import Certificates, is_tls
-from kwiken.runtime.wire.transport import BadHeadError, read_length, split_head
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.handshakes import is_tls
+from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 
 LOG = logging.getLogger("kwiken.replica")
 # Longer than the HTTP transport keeps an idle connection, so that the client is the one that closes it: a

@@ -17,8 +17,8 @@ from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts, Gatew
 from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
 from kwiken.runtime.wire.http_server.http1_server import KEEP_ALIVE_S
 from kwiken.runtime.wire.http_server.json_response import GatewayResponse
-from kwiken.runtime.wire.tls import Certificates
-from kwiken.runtime.wire.transport import MAX_BODY
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.transport.wire import MAX_BODY
 
 Handler = Callable[[web.BaseRequest], Awaitable[GatewayResponse]]
 

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import read_file
+from kwiken.base.machine.files import read_file
 
 MAX_FILE: Final = 1 << 20  # bytes of a file of certificates or of a key
 LOOK_S: Final = 2.0  # interval of looks at the files

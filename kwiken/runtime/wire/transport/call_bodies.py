@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import HandlerError, LostError, UnfitError
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply

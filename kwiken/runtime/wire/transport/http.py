@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Final, NamedTuple, NoReturn, Self
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.base.event_loop import cancel_and_wait
-from kwiken.runtime.wire.tls import Certificates
+from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.call_bodies import (

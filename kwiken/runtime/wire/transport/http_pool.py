@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
-from kwiken.runtime.wire.tls import Certificates, OutsideTls
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.outside import OutsideTls
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 
 CONNECT_S: Final = 1.0

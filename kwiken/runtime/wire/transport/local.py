@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from kwiken.base.errors import DefinitionError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import DeadlineError, HandlerError
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.handler_errors import is_own, kind_and_message, setup_failed

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.wire.transport.validation_errors import plain_message
 
 HTTP: Final = "http"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from heapq import nlargest
 
-from kwiken.model.service import Partial
-from kwiken.services.search.index import Postings
+from kwiken.model.service.stage import Partial
+from kwiken.services.search.index.parts import Postings
 from kwiken.services.search.stages.types import Hits, Query, Term
 
 MAX_HITS_PER_SHARD = 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from kwiken.model.service import Partial
-from kwiken.services.search.index import Cards, SymbolCard
+from kwiken.model.service.stage import Partial
+from kwiken.services.search.index.parts import Cards, SymbolCard
 from kwiken.services.search.stages.types import Answer, Ranked, Result, Snippet
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from heapq import nlargest
 from itertools import combinations
 
-from kwiken.model.service import Partial
-from kwiken.services.search.index import Ranking, text as text_module
+from kwiken.model.service.stage import Partial
+from kwiken.services.search.index import text as text_module
+from kwiken.services.search.index.parts import Ranking
 from kwiken.services.search.stages.types import Hits, Query, Ranked, Symbols
 
 MAX_RERANKED = 60  # documents whose names and proximity are scored, which is expensive

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kwiken.services.search.index import Texts, text as text_module
+from kwiken.services.search.index import text as text_module
+from kwiken.services.search.index.parts import Texts
 from kwiken.services.search.stages.types import Query, Ranked, Snippet
 
 SHARDS = 5

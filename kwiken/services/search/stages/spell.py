@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from zlib import crc32
 
-from kwiken.services.search.index import Words, deletions, synonyms, text
+from kwiken.services.search.index import synonyms, text
+from kwiken.services.search.index.parts import Words
+from kwiken.services.search.index.text import deletions
 from kwiken.services.search.stages.types import Parsed, Query, Term, Token
 
 MAX_EDITS = 2

@@ -7,7 +7,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import product
 
-from kwiken.services.search.index import SymbolTable, text
+from kwiken.services.search.index import text
+from kwiken.services.search.index.parts import SymbolTable
 from kwiken.services.search.stages.types import Query, Symbols
 
 MAX_HITS = 40

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import Plan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.queueing.load.guard import (
     CALLS_PER_COMPARISON,
     FIRST_CALLS,

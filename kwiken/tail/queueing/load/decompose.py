@@ -22,13 +22,9 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import (
-    EmpiricalDistribution,
-    Profile,
-    StageProfile,
-    complete_calls,
-)
-from kwiken.tail.curves import known_correlation
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
+from kwiken.tail.curves.copy_correlation import known_correlation
 from kwiken.tail.queueing.load.notes import LatenciesNotExplained, LoadHasNoEffect, LoadNote, WaitsTooLong
 from kwiken.tail.queueing.load.stage_model import (
     MIN_MISFIT_NOTED,
@@ -41,16 +37,8 @@ from kwiken.tail.queueing.load.stage_model import (
     unexplained,
 )
 from kwiken.tail.queueing.load.stalls import stalls_of
-from kwiken.tail.queueing.simulator import (
-    Background,
-    Cancel,
-    Constant,
-    Dispatch,
-    Empirical,
-    LogNormal,
-    ServiceTimes,
-    Station,
-)
+from kwiken.tail.queueing.simulator.service_times import Constant, Empirical, LogNormal, ServiceTimes
+from kwiken.tail.queueing.simulator.station import Background, Cancel, Dispatch, Station
 
 # Shares of the pilot calls simulated in each pass. Rests affect the choice of replicas and thus waits, and
 # waits determine rests, so waits are simulated repeatedly; the first passes need not be exact.

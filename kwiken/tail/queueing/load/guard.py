@@ -17,11 +17,13 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import percentile
-from kwiken.model.plan import Plan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.queueing.load.simulate import policies_of, reissuing, simulate_load
 from kwiken.tail.queueing.load.stage_model import LoadModel, StageModel
-from kwiken.tail.queueing.simulator import Station, UnstableStageError, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.network import poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.race import UnstableStageError
+from kwiken.tail.queueing.simulator.station import Station
 
 MAX_UTILISATION: Final = 0.95  # share of the servers' time up to which thresholds are searched
 MIN_ADDED_UTILISATION: Final = 0.05  # lower end of the search, above what background work takes

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.model.latency import end_to_end
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.queueing.load.stage_model import LoadModel, StageModel
 
 

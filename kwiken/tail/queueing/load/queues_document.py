@@ -7,9 +7,10 @@ from typing import Any, Final, get_args
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing import convert, parse_toml
+from kwiken.base.parsing.strict_json import convert
+from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.tail.queueing.load.decompose import QueueSettings
-from kwiken.tail.queueing.simulator import Cancel, Dispatch
+from kwiken.tail.queueing.simulator.station import Cancel, Dispatch
 
 MAX_REPLICAS: Final = 10_000  # of one stage
 

@@ -9,13 +9,15 @@ from typing import Final
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import ladder
-from kwiken.model.plan import Ladder, LedgerTerms, Plan, only_prompt_earn
-from kwiken.model.service import Reissue
+from kwiken.model.plan.ledger_terms import LedgerTerms, only_prompt_earn
+from kwiken.model.plan.plan import Ladder, Plan
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.queueing.load.notes import LeversNotSimulated, LoadNote
 from kwiken.tail.queueing.load.stage_model import LoadModel
 from kwiken.tail.queueing.load.trial import SharedRequests
-from kwiken.tail.queueing.simulator import Earnings, QueueSimulation, Station
-from kwiken.tail.simulation import REQUESTS, acting
+from kwiken.tail.queueing.simulator.network import QueueSimulation
+from kwiken.tail.queueing.simulator.station import Earnings, Station
+from kwiken.tail.simulation.trace_driven import REQUESTS, acting
 
 MAX_BUDGET_ROUNDS: Final = 4  # simulations to bring the spend of all stages within the budget
 MAX_OVERSPEND: Final = 0.01  # relative overspend that is accepted

@@ -13,10 +13,15 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution, Profile
+from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.queueing.load.notes import LoadNote
 from kwiken.tail.queueing.load.stalls import Stalls
-from kwiken.tail.queueing.simulator import Constant, Primaries, SimulatedCalls, Station, serve
+from kwiken.tail.queueing.simulator.calls import SimulatedCalls
+from kwiken.tail.queueing.simulator.network import Primaries
+from kwiken.tail.queueing.simulator.service_times import Constant
+from kwiken.tail.queueing.simulator.stage import serve
+from kwiken.tail.queueing.simulator.station import Station
 
 Ints = NDArray[np.int64]
 

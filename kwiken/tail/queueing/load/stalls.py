@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import finish_times, start_times
-from kwiken.model.profile import Profile, StageProfile
+from kwiken.model.profile.profile import Profile, StageProfile
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

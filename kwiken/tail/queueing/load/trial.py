@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from kwiken.tail.queueing.load.stage_model import LoadModel
-from kwiken.tail.queueing.simulator import QueueSimulation, Station, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.network import QueueSimulation, poisson_arrivals, simulate_queues
+from kwiken.tail.queueing.simulator.station import Station
 
 WARM_UP: Final = 0.1  # extra requests as a share of the counted ones: they fill the queues and are discarded
 

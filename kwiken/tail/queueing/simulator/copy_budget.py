@@ -6,7 +6,8 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from kwiken.base.arrays import Floats
-from kwiken.model.plan import CALL, PEAK_BUCKETS, PEAK_WINDOW_S, Account
+from kwiken.model.plan.accounts import CALL, Account
+from kwiken.model.plan.windows import PEAK_BUCKETS, PEAK_WINDOW_S
 from kwiken.tail.queueing.simulator.station import Earnings
 
 BUCKET_MS: Final = 1000 * PEAK_WINDOW_S / PEAK_BUCKETS  # time that an account does not divide

@@ -12,7 +12,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 
 # Steps that spread points evenly over the unit interval (golden ratio) and the unit square (plastic number),
 # however many points there are.

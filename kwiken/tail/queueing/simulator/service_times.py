@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.model.profile import EmpiricalDistribution
+from kwiken.model.profile.distribution import EmpiricalDistribution
 
 
 class ServiceTimes(Protocol):

@@ -10,14 +10,14 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.tail.curves import correlated_copies
+from kwiken.tail.curves.copies import correlated_copies
 from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, Ints, SimulatedCalls
 from kwiken.tail.queueing.simulator.fifo import fifo_ends
 from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.race import QueueRace
 from kwiken.tail.queueing.simulator.service_times import Empirical
 from kwiken.tail.queueing.simulator.station import Station
-from kwiken.tail.simulation import BlockRace
+from kwiken.tail.simulation.block_race import BlockRace
 
 MAX_STAGE_CALLS: Final = 1 << 22  # calls of one stage in one run: some 150 bytes each while it is simulated
 DRAWS_PER_BATCH: Final = 512  # copies drawn at once

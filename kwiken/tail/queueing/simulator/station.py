@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from kwiken.base.errors import InputError
-from kwiken.model.plan import LedgerBounds
-from kwiken.model.service import MAX_FANOUT, MAX_REPLICAS, Reissue
+from kwiken.model.plan.accounts import LedgerBounds
+from kwiken.model.service.stage import MAX_FANOUT, MAX_REPLICAS, Reissue
 from kwiken.tail.queueing.simulator.pauses import Pauses
 from kwiken.tail.queueing.simulator.service_times import Constant, Empirical, ServiceTimes
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads.completion import (
+from kwiken.allocator.workloads.completion.gaussian import (
     BayesianRows,
     ColumnMeans,
     Completer,

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.allocator.workloads.completion import FoldIn, GradientDescent
+from kwiken.allocator.workloads.completion.gaussian import FoldIn
+from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from tests.support.allocation.low_rank_rows import low_rank_rows
 from tests.support.allocation.plain_descent import descended
 

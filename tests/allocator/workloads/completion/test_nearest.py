@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.workloads.completion import MIN_VARIANCE, EntryErrors, NearestModel, NearestRows
+from kwiken.allocator.workloads.completion.gaussian import MIN_VARIANCE, EntryErrors
+from kwiken.allocator.workloads.completion.nearest import NearestModel, NearestRows
 from kwiken.base.arrays import Floats
 
 

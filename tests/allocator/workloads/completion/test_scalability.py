@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from kwiken.allocator.workloads.completion import EntryErrors
+from kwiken.allocator.workloads.completion.gaussian import EntryErrors
 from kwiken.allocator.workloads.completion.scalability import Scalability, ScalabilityModel
 from kwiken.base.arrays import Floats
 

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.stats import norm, t as student
 
-from kwiken.allocator.workloads.completion import MAX_NARROWING, MIN_NARROWING, NORMAL_TAILS, ErrorTails
-from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
+from kwiken.allocator.workloads.completion.tails import (
+    MAX_NARROWING,
+    MIN_NARROWING,
+    NORMAL_TAILS,
+    ErrorTails,
+    calibration,
+    fitted_tails,
+)
 from kwiken.base.arrays import Floats, Ints
 
 HALF = float(norm.ppf(0.95))  # width of a 90% interval to one side, in deviations

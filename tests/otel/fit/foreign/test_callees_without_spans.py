@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field import FORMS, Trace, blamed, excess_ms, filed, requests, without_kinds
 from tests.support.otel.field_data import field_file
 

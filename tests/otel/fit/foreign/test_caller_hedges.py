@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profile
-from kwiken.tail.advice import HedgedAlready, RequestKind, advise
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
+from kwiken.tail.advice.composition import advise
+from kwiken.tail.advice.contents import HedgedAlready, RequestKind
 from tests.support.otel.field import (
     FORMS,
     Trace,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.model.profile import Profile
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field import FORMS, Trace, filed, requests
 from tests.support.otel.field_data import field_file
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.model.profile import Profile, taken_for
-from kwiken.otel.fit import fit_profile
+from kwiken.model.profile.idempotence import taken_for
+from kwiken.model.profile.profile import Profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field import FORMS, Trace, filed, requests, without_kinds
 
 Make = Callable[[Trace], None]

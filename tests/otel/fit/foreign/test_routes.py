@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kwiken.otel.fit import fit_profile, fit_profiles, list_kinds
+from kwiken.otel.fit.fit import fit_profile, fit_profiles, list_kinds
 from tests.support.otel.field import FORMS, Trace, filed, requests
 from tests.support.otel.field_data import field_file
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.decisions import CommonDelay
 from kwiken.runtime.decisions.delays.common_delay import (
     ANSWERS,
     CLIP,
@@ -13,6 +12,7 @@ from kwiken.runtime.decisions.delays.common_delay import (
     MIN_ANSWERS,
     MIN_COUNT,
     MIN_FACTOR,
+    CommonDelay,
     UsualLatency,
 )
 

@@ -8,10 +8,9 @@ import random
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.model.service import Following, Reissue
-from kwiken.runtime.decisions import ReissueRule
-from kwiken.runtime.decisions.delays import FollowedDelay
-from kwiken.runtime.decisions.delays.followed_delay import GAIN
+from kwiken.model.service.stage import Following, Reissue
+from kwiken.runtime.decisions.compiled_stage import ReissueRule
+from kwiken.runtime.decisions.delays.followed_delay import GAIN, FollowedDelay
 
 WIDE = Following(quantile=0.95, least_ms=0.01, most_ms=1e6)
 MEAN_S = 0.01

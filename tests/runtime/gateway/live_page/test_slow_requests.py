@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, strategies as st
 
-from kwiken.otel.write import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
 from kwiken.runtime.gateway.live_page.slow_requests import (
     MAX_ATTEMPTS,
     MAX_KEPT,

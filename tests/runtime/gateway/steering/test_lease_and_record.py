@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.runtime.gateway.steering.lease import LEASE_S, Lease
 from kwiken.runtime.gateway.steering.record_file import RecordFile
-from kwiken.tail.autopilot import AutopilotRecord
+from kwiken.tail.autopilot.record import AutopilotRecord
 from tests.support.models.autopilots import SERVICE, plan_named
 
 

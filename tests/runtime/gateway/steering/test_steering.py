@@ -14,15 +14,18 @@ import aiohttp
 import msgspec
 import pytest
 
-from kwiken.model.plan import Plan
-from kwiken.model.service import Service
-from kwiken.otel.write import DecisionSpans, make_observer
-from kwiken.runtime import SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import Gateway, GatewaySettings
-from kwiken.runtime.gateway.steering import Gateways, Steering, SteeringSettings
-from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, Reply, local_replicas
-from kwiken.tail.autopilot import AutopilotRecord
+from kwiken.model.plan.plan import Plan
+from kwiken.model.service.service import Service
+from kwiken.otel.write.observer import DecisionSpans, make_observer
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.gateway.steering.gateways import Gateways
+from kwiken.runtime.gateway.steering.steering import Steering, SteeringSettings
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
+from kwiken.tail.autopilot.record import AutopilotRecord
 from tests.support.services.http import plan_for, service as echo
 
 TOKEN = "a-token-of-tests"

@@ -14,18 +14,14 @@ from pathlib import Path
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.cluster.state.jobs import (
-    EventKind,
-    JobEvent,
-    JobFolder,
-    JobJournal,
-    exit_words,
-    journal,
-    read_events,
-)
-from kwiken.runtime.node_classes import Limit, NodeLimits
-from kwiken.runtime.upkeep import JobRunner
+from kwiken.runtime.cluster.state.jobs import journal
+from kwiken.runtime.cluster.state.jobs.documents import EventKind, JobEvent, exit_words
+from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+from kwiken.runtime.cluster.state.jobs.journal import JobJournal, read_events
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.runtime.upkeep.jobs import job_runner, shim
+from kwiken.runtime.upkeep.jobs.job_runner import JobRunner
 from tests.support.allocation.jobs import FixedRoom, order
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")

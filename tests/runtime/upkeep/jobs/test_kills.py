@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.runtime.cluster.state.jobs import EventKind, JobFolder, read_events
+from kwiken.runtime.cluster.state.jobs.documents import EventKind
+from kwiken.runtime.cluster.state.jobs.folder import JobFolder
+from kwiken.runtime.cluster.state.jobs.journal import read_events
 from tests.support.allocation.jobs import order
 
 pytestmark = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.runtime.wire.foreign.http_connection import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
-from kwiken.runtime.wire.transport import BrokenReplyError
+from kwiken.runtime.wire.transport.http_pool import BrokenReplyError
 
 PARTS = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
 

@@ -16,12 +16,12 @@ import aiohttp
 import pytest
 
 from benchmarks.gateway.bench_foreign import foreign_services
-from kwiken import Budgets, Plan, Reissue, StagePlan
-from kwiken.apps.demo.faults import DisturbedStage
+from kwiken.apps.demo.faults.disturb import DisturbedStage
 from kwiken.cli.live.status import _show, describe, unnoted
-from kwiken.model.plan import Costs
-from kwiken.runtime.cluster import Cluster
-from kwiken.runtime.cluster.state import StateFiles
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.stage import Reissue
+from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.state.files import StateFiles
 from tests.support.peers.foreign_grpc import grpc_server
 from tests.support.project.commands import refused, run
 

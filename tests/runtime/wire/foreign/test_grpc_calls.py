@@ -13,20 +13,22 @@ import grpc
 import msgspec
 import pytest
 
-from kwiken import DefinitionError, GrpcCall, InputError, Service, Stage
-from kwiken.model.service import Reissue
-from kwiken.runtime import (
+from kwiken.base.errors import DefinitionError, InputError
+from kwiken.model.service.remote import GrpcCall
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.base.errors import (
     DeadlineError,
-    Executor,
     HandlerError,
-    LocalTransport,
     LostError,
     RefusedError,
-    Replica,
     UnavailableError,
+    UnfitError,
 )
-from kwiken.runtime.base.errors import UnfitError
-from kwiken.runtime.wire.foreign import ForeignTransport
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.peers.foreign_grpc import Ask, Stock, descriptor_set, grpc_server
 from tests.support.peers.foreign_http import call_of, executing
 from tests.support.runtime.garbage import garbage_of

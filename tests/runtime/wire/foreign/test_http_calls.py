@@ -16,20 +16,22 @@ import pytest
 from aiohttp import web
 from hypothesis import given, strategies as st
 
-from kwiken import HttpCall, InputError, Partial, Service, Stage
-from kwiken.model.service import Reissue
-from kwiken.runtime import (
+from kwiken.base.errors import InputError
+from kwiken.model.service.remote import HttpCall
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Reissue, Stage
+from kwiken.runtime.base.errors import (
     DeadlineError,
     HandlerError,
-    LocalTransport,
     LostError,
     RefusedError,
-    Replica,
     UnavailableError,
+    UnfitError,
 )
-from kwiken.runtime.base.errors import UnfitError
-from kwiken.runtime.wire.foreign import ForeignTransport
 from kwiken.runtime.wire.foreign.http_calls import pause_of
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.peers.foreign_http import Answer, call_of, executing, http_server
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.garbage import garbage_of

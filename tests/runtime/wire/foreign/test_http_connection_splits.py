@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.runtime.wire.foreign.http_connection import MAX_CHUNK_LINE, ForeignConnection
-from kwiken.runtime.wire.transport import BrokenReplyError, UnreadReplyError
 from kwiken.runtime.wire.transport.http_head import MAX_HEAD
+from kwiken.runtime.wire.transport.http_pool import BrokenReplyError, UnreadReplyError
 from tests.runtime.wire.transport.test_http_connection import Wire
 
 OK = b"HTTP/1.1 200 OK\r\n"

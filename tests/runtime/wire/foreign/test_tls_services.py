@@ -12,11 +12,16 @@ import grpc
 import pytest
 from aiohttp import web
 
-from kwiken import DefinitionError, GrpcCall, HttpCall, Service, Stage
-from kwiken.runtime import LocalTransport, RefusedError, Replica
-from kwiken.runtime.base.errors import LostError
-from kwiken.runtime.wire.foreign import ForeignTransport
-from kwiken.runtime.wire.tls import Certificates, TlsFiles
+from kwiken.base.errors import DefinitionError
+from kwiken.model.service.remote import GrpcCall, HttpCall
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.errors import LostError, RefusedError
+from kwiken.runtime.wire.foreign.transport import ForeignTransport
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.files import TlsFiles
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.faults.authority import Authority
 from tests.support.peers.foreign_grpc import Stock, grpc_server
 from tests.support.peers.foreign_http import call_of, http_server

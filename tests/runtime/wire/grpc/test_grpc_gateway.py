@@ -14,13 +14,16 @@ import aiohttp
 import pytest
 from grpc import StatusCode, aio
 
-from kwiken.model.plan import Budgets, Costs, PartialPolicy, Plan, StagePlan
-from kwiken.model.service import Partial, Service
-from kwiken.otel.write import RequestRecord
-from kwiken.runtime import Gateway, LocalTransport, SystemClock, local_replicas
-from kwiken.runtime.decisions import Limits
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.gateway import GrpcGatewayServer
+from kwiken.model.plan.plan import Budgets, Costs, PartialPolicy, Plan, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
+from kwiken.otel.write.records import RequestRecord
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.decisions.admission import Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.peers.grpc_messages import Answer, Request, ask_of
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import service

@@ -15,10 +15,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
-from kwiken.runtime import GrpcReplicaServer, GrpcTransport, HandlerError, RefusedError
-from kwiken.runtime.wire.grpc import check_health
+from kwiken.model.service.service import Service
+from kwiken.runtime.base.errors import HandlerError, RefusedError
+from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
+from kwiken.runtime.wire.grpc.health_check import check_health
 from kwiken.runtime.wire.grpc.settings import CALL_METHOD
+from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from tests.support.peers.grpc_messages import DESCRIPTORS, StageAnswer, StageInputs
 from tests.support.peers.protocols import GRPC, Relay, call_of
 from tests.support.runtime.waiting import until

@@ -23,7 +23,7 @@ from kwiken.runtime.wire.grpc.messages import (
     stage_inputs_message,
     stage_inputs_of,
 )
-from kwiken.runtime.wire.transport import ReplicaLoad
+from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
 from tests.support.peers.grpc_messages import DESCRIPTORS, FOLDER, Answer, Request, StageAnswer, StageInputs
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from grpc import StatusCode
 
-from kwiken.runtime import DeadlineError, HandlerError, LostError, RefusedError
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.wire.grpc.statuses import Status, failure_of
 
 FIGURES = {"kw-busy-ms": "1", "kw-inflight": "1", "kw-latency-ms": "1"}

@@ -12,8 +12,7 @@ import pytest
 import uvloop
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.wire.http_server import listen, reserve
-from kwiken.runtime.wire.http_server.acceptor import Acceptor
+from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen, reserve
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 MANY = 200

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from kwiken.runtime.wire.http_server import Listener
 from kwiken.runtime.wire.http_server.acceptor import max_connections, max_lingering
 from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts
+from kwiken.runtime.wire.http_server.listener import Listener
 
 HASTE = ClientTimeouts(head_s=0.3, body_s=0.6, idle_s=1.2, sweep_s=0.05)
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"

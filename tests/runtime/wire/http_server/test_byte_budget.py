@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kwiken.runtime.wire.http_server import ByteBudget
-from kwiken.runtime.wire.http_server.byte_budget import MAX_BODIES, MIN_BODIES, share_of_memory
+from kwiken.runtime.wire.http_server.byte_budget import MAX_BODIES, MIN_BODIES, ByteBudget, share_of_memory
 
 
 def test_bytes_are_taken_while_there_is_room_for_all_of_them() -> None:

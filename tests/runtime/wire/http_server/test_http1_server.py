@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.http_server import CallServer, HttpRequest, Response
+from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response
 from tests.support.runtime.waiting import until
 
 

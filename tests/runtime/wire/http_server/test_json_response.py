@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from kwiken.runtime.wire.http_server import GatewayResponse, JsonResponse, Listener
+from kwiken.runtime.wire.http_server.json_response import GatewayResponse, JsonResponse
+from kwiken.runtime.wire.http_server.listener import Listener
 
 BODY = b'{"a": 1}'
 OURS, AIOHTTP = "/ours", "/aiohttp"

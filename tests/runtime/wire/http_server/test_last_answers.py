@@ -9,8 +9,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from kwiken.runtime.wire.http_server import listen
-from kwiken.runtime.wire.http_server.acceptor import Acceptor, ConnectionLimit
+from kwiken.runtime.wire.http_server.acceptor import Acceptor, ConnectionLimit, listen
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from tests.support.runtime.waiting import until
 

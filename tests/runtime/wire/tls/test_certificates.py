@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.wire.tls import Certificates, ClientTls
+from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.clients import ClientTls
 from kwiken.runtime.wire.tls.files import LOOK_S
 from tests.support.faults.authority import Authority
 

@@ -10,11 +10,15 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kwiken.base.errors import DefinitionError
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import HandlerError, SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.replica import ReplicaServer
-from kwiken.runtime.wire.transport import HttpTransport, LocalTransport, Replica, local_replicas
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import HandlerError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.waiting import until
 
 

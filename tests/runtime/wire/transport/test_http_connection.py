@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.transport import split_head
-from kwiken.runtime.wire.transport.http_head import MAX_HEAD
+from kwiken.runtime.wire.transport.http_head import MAX_HEAD, split_head
 from kwiken.runtime.wire.transport.http_pool import (
     BrokenReplyError,
     Connection,

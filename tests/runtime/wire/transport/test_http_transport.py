@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from kwiken.runtime import HandlerError, LostError, RefusedError
-from kwiken.runtime.base.errors import UnfitError
-from kwiken.runtime.wire.transport import HttpTransport, Replica
+from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.wire.transport.base import Replica
+from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.peers.protocols import call_of
 from tests.support.services.http import Ask, service

@@ -11,10 +11,13 @@ import msgspec
 import pytest
 
 from kwiken.base.errors import DefinitionError
-from kwiken.model.service import Partial, Service, Stage
-from kwiken.runtime import DeadlineError, HandlerError, SystemClock
-from kwiken.runtime.engine import Executor
-from kwiken.runtime.wire.transport import Call, LocalTransport, Replica, local_replicas
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial, Stage
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.base.errors import DeadlineError, HandlerError
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 
 HERE = Replica("x", "local", "local")
 

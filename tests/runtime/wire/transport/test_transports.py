@@ -11,8 +11,9 @@ import pytest
 import uvloop
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.service import Service, Stage
-from kwiken.runtime import DeadlineError, HandlerError, LostError, RefusedError
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, RefusedError
 from kwiken.runtime.replica.stage_calls import ServedCall
 from kwiken.runtime.wire.transport.wire import Codec
 from tests.support.peers.protocols import PROTOCOLS, Protocol, call_of
@@ -59,7 +60,7 @@ async def test_raw_answers_can_be_passed_on_unread(protocol: Protocol) -> None:
         reply = await transport.call(replica, call_of("middle", Ask("hi")))
         assert isinstance(reply.value, msgspec.Raw)
         async with protocol.serving(service, "last") as (_, final):
-            from kwiken.model.service import Partial
+            from kwiken.model.service.stage import Partial
 
             answer = await transport.call(final, call_of("last", Partial((reply.value, None))))
     assert answer.value == {"said": "HI0"}, "the last is for the gateway to read"

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Meta
 
 from kwiken.base.errors import InputError
-from kwiken.model.service import Service
+from kwiken.model.service.service import Service
 from kwiken.runtime.wire.transport.wire import RequestReader
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kwiken.allocator.adaptation import NodeRoom
-from kwiken.runtime.cluster.state.jobs import JobOrder
+from kwiken.allocator.adaptation.job_room import NodeRoom
+from kwiken.runtime.cluster.state.jobs.documents import JobOrder
 
 
 class FixedRoom:

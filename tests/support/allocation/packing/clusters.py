@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from kwiken.allocator.packing.tasks import PackedCluster, UsageSeries, plain_cluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster, plain_cluster
+from kwiken.allocator.packing.tasks.usage import UsageSeries
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 
 def node_item(name: str, cpu: str = "4", memory: str = "16Gi", **spec: Any) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import pytest
 
-from kwiken.allocator.adaptation import LiveRepacking, LiveRepackSettings
-from kwiken.allocator.placement import SOURCE_CAUTION, request_for
-from kwiken.allocator.workloads import Spread, Target, Workload
-from kwiken.runtime.cluster import Cluster
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.workloads.workload import Spread, Target, Workload
+from kwiken.runtime.cluster.cluster import Cluster
 from tests.support.allocation.upheld import RATES, SPEEDS, Upheld
 from tests.support.runtime.clusters import cluster as cluster_of, profile, requested
 from tests.support.runtime.leftovers import NAP

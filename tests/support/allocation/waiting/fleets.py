@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kwiken.allocator.waiting import LineStart, SlotOffer, WaitingJob, WaitingLines
+from kwiken.allocator.waiting.lines import WaitingLines
+from kwiken.allocator.waiting.settings import LineStart, SlotOffer, WaitingJob
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.storage.trace import BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 
 FORMAT_TEXTS = {
     "MQSim": "1000 0 8 16 1\n2000 1 16 8 0\n",

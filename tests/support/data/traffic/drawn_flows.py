@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.traffic import Flows, TrafficEndpoint, TrafficUnit
+from kwiken.traffic.flows import Flows, TrafficEndpoint, TrafficUnit
 
 
 def endpoints(services: int, instances: int = 1) -> tuple[TrafficEndpoint, ...]:

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from kwiken.model.plan import CatchUpPolicy, LedgerTerms, PartialPolicy, Plan
-from kwiken.model.service import Reissue
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, Plan
+from kwiken.model.service.stage import Reissue
 from tests.support.faults.matrix.service import SHARDS, service
 from tests.support.runtime.replicas import plan_of
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
-from kwiken.model.plan import Plan
+from kwiken.model.plan.plan import Plan
 from tests.support.faults.matrix.counted import SOCKETS, tasks_of
 from tests.support.faults.matrix.detour import Detour
 from tests.support.faults.matrix.far_network import FarNetwork, far_network

@@ -9,7 +9,8 @@ from typing import Final
 
 import msgspec
 
-from kwiken.model.service import Partial, Service
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 LOG_FOLDER: Final = "KWIKEN_TEST_CALLS"  # variable that names the folder of the calls
 SHARDS: Final = 2

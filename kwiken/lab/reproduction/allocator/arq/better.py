@@ -16,7 +16,8 @@ from kwiken.lab.reproduction.allocator.arq.runs import (
     lined_figures,
 )
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, median_row, over_seeds
-from kwiken.lab.waiting import ABLATIONS, borrowing_waits
+from kwiken.lab.waiting.head_of_line import borrowing_waits
+from kwiken.lab.waiting.rules import ABLATIONS
 
 ARQ, PARAGON = "arq", "paragon"
 RULES: Final = ("arq, never switches", "arq, switches at once", "arq, optimal stopping", "arq, printed slack")

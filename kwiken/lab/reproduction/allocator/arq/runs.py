@@ -7,17 +7,15 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.waiting import fitted
+from kwiken.allocator.waiting.distributions import fitted
 from kwiken.base.arrays import Bools, Floats
 from kwiken.lab.reproduction.rows import ReproducedRow, median_row, order_row
-from kwiken.lab.waiting import (
-    ABLATIONS,
-    LINED_MANAGERS,
-    LINED_SCENARIOS,
-    LinedOutcome,
-    LinedSimulation,
-    changed_world,
-)
+from kwiken.lab.waiting.ablations import changed_world
+from kwiken.lab.waiting.managers import LINED_MANAGERS
+from kwiken.lab.waiting.outcome import LinedOutcome
+from kwiken.lab.waiting.rules import ABLATIONS
+from kwiken.lab.waiting.scenarios import LINED_SCENARIOS
+from kwiken.lab.waiting.simulation import LinedSimulation
 
 KEPT: Final = "QoS kept, %"
 LITTLE: Final = "loss below 10%, %"

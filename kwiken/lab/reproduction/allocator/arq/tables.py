@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.allocator.waiting import normal, stationary_chance
-from kwiken.lab.fleet import LOCAL
+from kwiken.allocator.waiting.chances import stationary_chance
+from kwiken.allocator.waiting.distributions import normal
+from kwiken.lab.fleet.platforms import LOCAL
 from kwiken.lab.reproduction.rows import Findings, Part, percent, row
 
 MEAN_S, DEVIATION_S = 2601.0, 390.0  # of a normal busy time with 60% below 2,700 s

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs import DIMENSIONS, NodeArchitecture, carried
+from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, NodeArchitecture, carried
 from kwiken.lab.reproduction.rows import Findings, row
 
 _TABLE_I: Final = {

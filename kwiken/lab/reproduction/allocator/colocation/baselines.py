@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from kwiken.allocator.packing import LaterUse, levelled, settled, sums_of, use_goal
-from kwiken.allocator.packing.tasks import Use, nearest_rank, plain_cluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.goals import use_goal
+from kwiken.allocator.packing.later_moments import LaterUse
+from kwiken.allocator.packing.margin import levelled, sums_of
+from kwiken.allocator.packing.swaps import settled
+from kwiken.allocator.packing.tasks.packed_cluster import plain_cluster
+from kwiken.allocator.packing.tasks.usage import Use, nearest_rank
 from kwiken.base.arrays import Floats, Ints
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 ROUNDING = 1e-9
 

@@ -8,12 +8,13 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing import PackingGoal, after, drain_steps
-from kwiken.allocator.packing.tasks import PackedCluster, plain_cluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.drains import after, drain_steps
+from kwiken.allocator.packing.goals import PackingGoal
+from kwiken.allocator.packing.tasks.packed_cluster import PackedCluster, plain_cluster
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.reproduction.allocator.colocation.architectures import ARCHITECTURES, LARGE, NAMES
 from kwiken.lab.reproduction.allocator.colocation.fleet import SyntheticFleet, allowed_hosts, drawn_fleet
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 # Name: whether cores and memory are packed by percentile, and the weight of the sum of scores above 1.
 CONFIGURATIONS: Final = {

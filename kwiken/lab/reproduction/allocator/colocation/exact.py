@@ -8,12 +8,13 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_matrix
 
-from kwiken.allocator.packing import PackingGoal, after, drain_steps
-from kwiken.allocator.packing.tasks import plain_cluster
-from kwiken.allocator.placement import Cluster, Node, NodeClass
+from kwiken.allocator.packing.drains import after, drain_steps
+from kwiken.allocator.packing.goals import PackingGoal
+from kwiken.allocator.packing.tasks.packed_cluster import plain_cluster
 from kwiken.base.arrays import Floats
 from kwiken.lab.reproduction.allocator.colocation.limits import spread_row
 from kwiken.lab.reproduction.rows import Findings
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 TASKS, HOSTS = 20, 8
 CASES: Final = 6  # for each seed

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs import carried
+from kwiken.allocator.packing.needs.sensitivity import carried
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.lab.reproduction.allocator.colocation.architectures import ARCHITECTURES, LARGE, architecture
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs import least_share, tolerated_injection
-from kwiken.allocator.packing.tasks import nearest_rank, sampled_percentile
+from kwiken.allocator.packing.needs.sensitivity import least_share, tolerated_injection
+from kwiken.allocator.packing.tasks.usage import nearest_rank, sampled_percentile
 from kwiken.base.arrays import Floats
 from kwiken.lab.reproduction.rows import Findings, Plot, PlotSeries, ReproducedRow, row
 

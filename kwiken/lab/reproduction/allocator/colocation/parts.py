@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs import cluster_usage, elbow
+from kwiken.allocator.packing.needs.usage_clusters import cluster_usage, elbow
 from kwiken.lab.reproduction.allocator.colocation.architectures import NAMES, carried_scores, conclude_carried
 from kwiken.lab.reproduction.allocator.colocation.configurations import (
     CONFIGURATIONS,

@@ -6,23 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning import (
-    HINDSIGHT,
-    Market,
-    NodeOffer,
-    PriceList,
-    ProvisioningSettings,
-    Terms,
-    curve_of,
-    market,
-    study_provision,
-)
-from kwiken.lab.cloud import (
-    CloudSettings,
-    Keeping,
-    draw_jobs,
-    drawn_load,
-)
+from kwiken.allocator.provisioning.document import study_provision
+from kwiken.allocator.provisioning.load_curve import curve_of
+from kwiken.allocator.provisioning.offers import NodeOffer, PriceList, Terms
+from kwiken.allocator.provisioning.strategies import HINDSIGHT, Market, ProvisioningSettings, market
+from kwiken.lab.cloud.load_shapes import drawn_load
+from kwiken.lab.cloud.scenarios import draw_jobs
+from kwiken.lab.cloud.settings import CloudSettings, Keeping
 from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, cloud_figures, level
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning import Commitment, break_even_weeks, sustained_use_factor
-from kwiken.lab.cloud import CLOUD_SCENARIOS
+from kwiken.allocator.provisioning.pricing import Commitment, break_even_weeks, sustained_use_factor
+from kwiken.lab.cloud.scenarios import CLOUD_SCENARIOS
 from kwiken.lab.reproduction.allocator.hcloud.runs import RATIO, Figures, level
 from kwiken.lab.reproduction.rows import Findings, Plot, PlotSeries, ReproducedRow, order_row
 

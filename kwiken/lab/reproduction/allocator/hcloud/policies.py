@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.allocator.provisioning.dispatch import POLICIES
-from kwiken.lab.cloud import CloudSettings
+from kwiken.allocator.provisioning.dispatch.mapping import POLICIES
+from kwiken.lab.cloud.settings import CloudSettings
 from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds
 

@@ -7,7 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.cloud import CloudSettings, CloudStrategy, draw_jobs, run_cloud
+from kwiken.lab.cloud.scenarios import draw_jobs
+from kwiken.lab.cloud.settings import CloudSettings, CloudStrategy
+from kwiken.lab.cloud.simulation import run_cloud
 from kwiken.lab.reproduction.rows import ReproducedRow, median_row
 
 RATIO: Final = 2.74  # price on demand over the reserved one, in the source

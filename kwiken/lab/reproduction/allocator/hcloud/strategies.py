@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.lab.cloud import CLOUD_SCENARIOS, CloudSettings, draw_jobs
+from kwiken.lab.cloud.scenarios import CLOUD_SCENARIOS, draw_jobs
+from kwiken.lab.cloud.settings import CloudSettings
 from kwiken.lab.reproduction.allocator.hcloud.costs import cost_findings
 from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, order_row, over_seeds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.lab.cloud import CloudSettings
+from kwiken.lab.cloud.settings import CloudSettings
 from kwiken.lab.reproduction.allocator.hcloud.runs import Figures, cloud_figures, level
 from kwiken.lab.reproduction.rows import (
     Findings,

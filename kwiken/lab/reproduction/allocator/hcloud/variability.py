@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.cloud import (
+from kwiken.lab.cloud.weather import (
     HOST_SPREAD,
     RESOURCES,
     SIZES,

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet import score_rows
+from kwiken.lab.fleet.generators import score_rows
 
 MACHINES: Final = 40
 APPLICATIONS: Final = 200

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.contention import Ramp, SimulatedResource, simulate_ramp
+from kwiken.allocator.contention.ramp import Ramp
+from kwiken.allocator.contention.simulated_machine import SimulatedResource, simulate_ramp
 from kwiken.lab.reproduction.allocator.ibench.coverage import (
     covered_by_draws,
     covered_by_permutation,
@@ -15,7 +16,7 @@ from kwiken.lab.reproduction.allocator.ibench.coverage import (
 )
 from kwiken.lab.reproduction.allocator.ibench.required import REQUIRED
 from kwiken.lab.reproduction.allocator.ibench.scenario import CHOICES, performance
-from kwiken.lab.reproduction.allocator.paragon import TABLE_3_2, sensitivities
+from kwiken.lab.reproduction.allocator.paragon.tables import TABLE_3_2, sensitivities
 from kwiken.lab.reproduction.rows import (
     Findings,
     Part,

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours import training_rows
+from kwiken.allocator.neighbours.prediction import training_rows
 from kwiken.base.arrays import Floats, Ints
 from kwiken.lab.reproduction.allocator.lsh.desired_intervals import DesiredIntervals, desired_intervals
 from kwiken.lab.reproduction.allocator.lsh.population import (

@@ -8,8 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours import HashedPredictor
-from kwiken.allocator.workloads import CompletionKind, FoldIn, candidates, choose
+from kwiken.allocator.neighbours.prediction import HashedPredictor
+from kwiken.allocator.workloads.completion.gaussian import FoldIn
+from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
 from kwiken.base.arrays import Floats, Ints
 
 RANKS: Final = (1, 2, 3, 6, 10)  # of the published factors, from which held-out error chooses

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.crowded import ORDERED, crowded, paired
+from kwiken.lab.crowded.comparison import ORDERED, crowded, paired
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
 
 LOAD: Final = "crowded-full"

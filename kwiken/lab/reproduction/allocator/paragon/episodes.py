@@ -7,16 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.workloads import (
-    Chosen,
-    ColumnMeans,
-    CompletionKind,
-    FoldIn,
-    GradientDescent,
-    candidates,
-    choose,
-    first_columns,
-)
+from kwiken.allocator.workloads.classification import first_columns
+from kwiken.allocator.workloads.completion.gaussian import ColumnMeans, FoldIn
+from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
+from kwiken.allocator.workloads.completion.selection import Chosen, CompletionKind, candidates, choose
 from kwiken.base.arrays import Bools, Floats, Ints
 
 Draw = Callable[[np.random.Generator, int], Floats]

@@ -7,10 +7,13 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement import Caution, NodeLedger, Sizing, request_for
-from kwiken.allocator.sampling import draws_for
-from kwiken.allocator.schedulers import colocation_quality
-from kwiken.lab.fleet import SCENARIOS
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.sampling.sample_size import draws_for
+from kwiken.allocator.schedulers.paragon import colocation_quality
+from kwiken.lab.fleet.catalogue import SCENARIOS
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds, row
 
 CANDIDATES: Final = (16, 64, 128)

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet import score_rows
-from kwiken.lab.populations import platform_rows
+from kwiken.lab.fleet.generators import score_rows
+from kwiken.lab.populations.platforms import platform_rows
 from kwiken.lab.reproduction.allocator.paragon.episodes import (
     DENSITIES,
     Episode,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.allocator.workloads import FoldIn, GaussianModel
+from kwiken.allocator.workloads.completion.gaussian import FoldIn, GaussianModel
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.fleet import replica_rows, score_rows, size_rows
-from kwiken.lab.populations import platform_rows
+from kwiken.lab.fleet.generators import replica_rows, score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
 
 SHAPE = (12, 6, 10, 10)  # sizes, numbers of nodes, platforms and patterns of contention: 7,200 columns
 KNOWN, NEW = 30, 60

@@ -9,20 +9,20 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.adaptation import WINDOW_S, Adaptation, Observation, Revision
-from kwiken.allocator.placement import (
-    Caution,
-    Cluster,
-    Node,
-    NodeClass,
-    NodeLedger,
-    admit_all,
-    document,
-    request_for,
-)
-from kwiken.allocator.schedulers import scheduler
-from kwiken.allocator.workloads import SOURCES, Estimate, Measure, Size, Target, Workload, WorkloadProfile
+from kwiken.allocator.adaptation.actions import Revision
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import WINDOW_S, Observation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds
+from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 
 WORKLOADS: Final = 25  # by seed and case
 MINUTES: Final = (0, 2, 10, 30)  # that a change takes; 0 is from one request to the next

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.fleet import random_reservations
+from kwiken.lab.fleet.targets import random_reservations
 from kwiken.lab.reproduction.rows import Findings, Part, over_seeds, percent, row
 
 USERS: Final = 100_000

@@ -6,9 +6,15 @@ from functools import partial
 
 import numpy as np
 
-from kwiken.lab.fleet import MAX_REPLICAS, replica_rows, score_rows, size_rows
-from kwiken.lab.populations import platform_rows
-from kwiken.lab.reproduction.allocator.paragon import Episode, TwoEntries, by_density, drawn, two_entries
+from kwiken.lab.fleet.generators import MAX_REPLICAS, replica_rows, score_rows, size_rows
+from kwiken.lab.populations.platforms import platform_rows
+from kwiken.lab.reproduction.allocator.paragon.episodes import (
+    Episode,
+    TwoEntries,
+    by_density,
+    drawn,
+    two_entries,
+)
 from kwiken.lab.reproduction.allocator.quasar.exhaustive import compare
 from kwiken.lab.reproduction.rows import (
     Findings,

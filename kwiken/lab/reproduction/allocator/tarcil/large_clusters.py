@@ -9,7 +9,10 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.lab.reproduction.allocator.tarcil.states import quality_of
-from kwiken.lab.tasks import POLICIES, TaskKind, TaskLoad, UnitCluster, drawn_kinds, simulate
+from kwiken.lab.tasks.kinds import TaskKind, drawn_kinds
+from kwiken.lab.tasks.schedulers import POLICIES
+from kwiken.lab.tasks.simulation import TaskLoad, simulate
+from kwiken.lab.tasks.units import UnitCluster
 
 SIZES: Final = (4, 8, 8, 16, 32)
 PLATFORMS: Final = 10

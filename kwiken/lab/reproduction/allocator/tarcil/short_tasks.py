@@ -7,18 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.sampling import ReleaseHistory
+from kwiken.allocator.sampling.waits import ReleaseHistory
 from kwiken.base.arrays import Floats
-from kwiken.lab.tasks import (
-    POLICIES,
-    TaskKind,
-    TaskLoad,
-    TaskOutcomes,
-    UnitCluster,
-    drawn_kinds,
-    kind_of,
-    simulate,
-)
+from kwiken.lab.tasks.kinds import TaskKind, drawn_kinds, kind_of
+from kwiken.lab.tasks.schedulers import POLICIES
+from kwiken.lab.tasks.simulation import TaskLoad, TaskOutcomes, simulate
+from kwiken.lab.tasks.units import UnitCluster
 
 SERVERS, UNITS = 100, 8
 KINDS: Final = 16

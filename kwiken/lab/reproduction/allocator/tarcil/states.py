@@ -6,16 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.contention import encode, match_quality, offered_quality, quality_share
-from kwiken.allocator.sampling import (
-    EarlyStop,
-    Guarantee,
-    draws_for,
-    draws_when_busy,
-    failure_of,
-)
+from kwiken.allocator.contention.quality import encode, match_quality, offered_quality, quality_share
+from kwiken.allocator.sampling.early_stop import EarlyStop
+from kwiken.allocator.sampling.sample_size import Guarantee, draws_for, draws_when_busy, failure_of
 from kwiken.base.arrays import Floats
-from kwiken.lab.tasks import RESOURCES, TaskKind, UnitCluster, drawn_kinds
+from kwiken.lab.tasks.kinds import RESOURCES, TaskKind, drawn_kinds
+from kwiken.lab.tasks.units import UnitCluster
 
 FIFTH: Final = Guarantee(0.8, 0.001)
 SERVERS, UNITS = 100, 8

@@ -11,8 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks import Objective, RackJob
-from kwiken.lab.racks import YarnLike
+from kwiken.batch.racks.response import RackJob
+from kwiken.batch.racks.schedule import Objective
+from kwiken.lab.racks.schedulers import YarnLike
 from kwiken.lab.reproduction.batch.corral.runs import (
     below,
     change,

@@ -13,7 +13,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from kwiken.batch.racks import RackJob, plan_racks, problem_of, rack_response_s
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.response import RackJob, rack_response_s
 from kwiken.lab.reproduction.batch.corral.runs import level, order
 from kwiken.lab.reproduction.batch.corral.workloads import ONLINE_S, RACKS, TESTBED, w2
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, over_seeds

@@ -8,17 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks import (
-    RackHardware,
-    RackJob,
-    RackStage,
-    online_bound_as_printed_s,
-    place_data,
-    plan_racks,
-    problem_of,
-    rack_response_s,
-)
-from kwiken.lab.racks import YarnLike
+from kwiken.batch.racks.bounds import online_bound_as_printed_s
+from kwiken.batch.racks.data_places import place_data
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.response import RackHardware, RackJob, RackStage, rack_response_s
+from kwiken.lab.racks.schedulers import YarnLike
 from kwiken.lab.reproduction.batch.corral.runs import (
     FIRST_SEED,
     compared,

@@ -13,8 +13,14 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.batch.jobs.mapreduce import MapReduceJob, MapReduceProfile, SlotsOfMachine, reserved_times
-from kwiken.batch.racks import RackTree, SelectionPolicy, TreeReservation, TupleOffer, select_tuple
+from kwiken.batch.jobs.mapreduce.formulas import (
+    MapReduceJob,
+    MapReduceProfile,
+    SlotsOfMachine,
+    reserved_times,
+)
+from kwiken.batch.racks.selection import SelectionPolicy, TupleOffer, select_tuple
+from kwiken.batch.racks.tree import RackTree, TreeReservation
 
 MBPS: Final = 1e6 / 8
 GBPS: Final = 1e9 / 8

@@ -7,26 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks import (
-    Objective,
-    PlannedRacks,
-    RackHardware,
-    RackJob,
-    plan_racks,
-    problem_of,
-    rack_plan,
-    rack_response_s,
-)
-from kwiken.lab.racks import (
-    JobScheduler,
-    Planned,
-    RacksOutcome,
-    ShuffleWatcher,
-    YarnLike,
-    max_min_rates,
-    simulate_racks,
-    smallest_bottleneck_rates,
-)
+from kwiken.batch.racks.document import rack_plan
+from kwiken.batch.racks.planning import PlannedRacks, plan_racks
+from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
+from kwiken.batch.racks.schedule import Objective
+from kwiken.lab.racks.flows import max_min_rates, smallest_bottleneck_rates
+from kwiken.lab.racks.schedulers import JobScheduler, Planned, ShuffleWatcher, YarnLike
+from kwiken.lab.racks.simulation import RacksOutcome, simulate_racks
 from kwiken.lab.reproduction.rows import ReproducedRow
 
 OWN: Final = "own plan"  # with prices and exchanges

@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks import RackTree, SelectionPolicy
+from kwiken.batch.racks.selection import SelectionPolicy
+from kwiken.batch.racks.tree import RackTree
 from kwiken.lab.reproduction.batch.corral.requests import (
     DISK,
     MEAN_BANDWIDTH,

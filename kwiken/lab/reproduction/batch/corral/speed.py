@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kwiken.batch.racks import plan_racks, problem_of, rack_response_s
+from kwiken.batch.racks.planning import plan_racks
+from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.response import rack_response_s
 from kwiken.lab.reproduction.batch.corral.workloads import TESTBED, w1
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, UnreproducedRow, row
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks import RackHardware, RackJob, RackStage
+from kwiken.batch.racks.response import RackHardware, RackJob, RackStage
 
 BLOCK: Final = 128e6  # bytes of a map's input
 RATE: Final = 10e6  # bytes per second of a task

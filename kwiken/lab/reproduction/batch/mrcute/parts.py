@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.batch.jobs.mapreduce import (
+from kwiken.batch.jobs.mapreduce.formulas import (
     MapReduceJob,
     MapReduceProfile,
     RackNetwork,

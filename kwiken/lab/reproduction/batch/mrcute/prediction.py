@@ -8,14 +8,13 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.batch.jobs.mapreduce import (
+from kwiken.batch.jobs.mapreduce.formulas import (
     MapReduceJob,
     MapReduceProfile,
     SlotsOfMachine,
-    TaskFlow,
-    fit_profile,
     reserved_times,
 )
+from kwiken.batch.jobs.mapreduce.rates import TaskFlow, fit_profile
 from kwiken.lab.reproduction.batch.mrcute.executor import (
     DISK_MBPS,
     MAP_SLOTS,

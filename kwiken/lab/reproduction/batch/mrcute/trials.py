@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.jobs import predict_size
+from kwiken.batch.jobs.sizes import predict_size
 from kwiken.lab.reproduction.batch.mrcute.executor import (
     JOBS,
     LINK_GRAPH,

@@ -7,18 +7,15 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.disks import APPLICATIONS, Application, DiskModel, drawn_trace, served
+from kwiken.lab.disks.applications import APPLICATIONS, Application, drawn_trace
+from kwiken.lab.disks.devices import DiskModel, served
 from kwiken.lab.reproduction.data.bloc.cluster import APPS, TARGET_MS
-from kwiken.storage.consolidation import (
-    AccessMix,
-    DemandForecaster,
-    pairs_served,
-    predict,
-    published_latency_ms,
-    published_limit,
-)
-from kwiken.storage.model import IODrawing, generate, train
-from kwiken.storage.trace import BlockTrace, trace_of
+from kwiken.storage.consolidation.forecast import DemandForecaster, predict
+from kwiken.storage.consolidation.interference import AccessMix, pairs_served
+from kwiken.storage.consolidation.limits import published_latency_ms, published_limit
+from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 
 SHARES: Final = (0.0, 0.1, 0.2, 0.29, 0.3, 0.5, 0.69, 0.7)
 IOS: Final = 6000  # of a trace of one application

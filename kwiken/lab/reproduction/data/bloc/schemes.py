@@ -15,15 +15,9 @@ from kwiken.lab.reproduction.data.bloc.cluster import (
     objects_of_world,
     quality,
 )
-from kwiken.storage.consolidation import (
-    ClusterDay,
-    DayPolicy,
-    MoveRules,
-    PackObjects,
-    PackRules,
-    placing_order,
-    play_day,
-)
+from kwiken.storage.consolidation.day import ClusterDay, DayPolicy, play_day
+from kwiken.storage.consolidation.moves import MoveRules
+from kwiken.storage.consolidation.packing import PackObjects, PackRules, placing_order
 
 SCHEMES: Final = ("Capacity", "B-max", "B-dyn", "B-fine", "BLOC", "Oracle")
 INTERVAL_S: Final = 1800.0

@@ -32,7 +32,7 @@ from kwiken.lab.reproduction.rows import (
     over_seeds,
     row,
 )
-from kwiken.traffic import transitions
+from kwiken.traffic.chains import transitions
 
 # Of the reported runs. Those from 7000 and 7100 showed peaks and bands that were counted wrongly.
 FIRST_SEED: Final = 7200

@@ -28,14 +28,8 @@ from kwiken.lab.reproduction.data.echo.systems import (
     profile,
     window_of_bins,
 )
-from kwiken.traffic import (
-    CurveFamily,
-    TemporalModel,
-    TimedCurve,
-    expected_map,
-    fit_server,
-    subset,
-)
+from kwiken.traffic.chains import expected_map, subset
+from kwiken.traffic.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
 
 DAYS: Final = 7
 RUNS: Final = 5

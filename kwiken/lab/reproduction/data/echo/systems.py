@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.traffic import Racks
+from kwiken.traffic.chains import Racks
 
 BIN_S: Final = 300
 DAY_BINS: Final = 288

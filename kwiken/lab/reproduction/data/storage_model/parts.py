@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.lab.disks import APPLICATIONS
+from kwiken.lab.disks.applications import APPLICATIONS
 from kwiken.lab.reproduction.data.storage_model.studies import CACHES, caches_of, defragmented
 from kwiken.lab.reproduction.data.storage_model.threads import planted_types
 from kwiken.lab.reproduction.data.storage_model.validation import (

@@ -6,15 +6,12 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.lab.disks import (
-    APPLICATIONS,
-    DiskModel,
-    cached_share,
-    drawn_trace,
-    fragmented_trace,
-)
-from kwiken.storage.model import StorageModel, train, tree_of
-from kwiken.storage.trace import BlockTrace
+from kwiken.lab.disks.applications import APPLICATIONS, drawn_trace, fragmented_trace
+from kwiken.lab.disks.devices import DiskModel, cached_share
+from kwiken.storage.model.document import StorageModel
+from kwiken.storage.model.generator import tree_of
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace
 
 CACHE_BYTES: Final = 8 << 30  # of one cache
 CACHES: Final = 4

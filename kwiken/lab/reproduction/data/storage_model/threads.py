@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.storage.trace import BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 
 SECONDS: Final = 6 * 3600.0
 BIN_S: Final = 300.0  # of the rates whose fluctuation is told

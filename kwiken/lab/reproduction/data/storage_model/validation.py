@@ -7,18 +7,16 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.disks import APPLICATIONS, Application, DiskModel, drawn_trace, served
-from kwiken.storage.model import (
-    IODrawing,
-    fio_random,
-    generate,
-    ks_distance,
-    stride_order,
-    train,
-    transitions_flat,
-    transitions_of_tree,
-)
-from kwiken.storage.trace import BlockTrace, block_accesses, hit_ratios, trace_of
+from kwiken.lab.disks.applications import APPLICATIONS, Application, drawn_trace
+from kwiken.lab.disks.devices import DiskModel, served
+from kwiken.storage.model.baselines import fio_random
+from kwiken.storage.model.gap_laws import ks_distance
+from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.states import transitions_flat, transitions_of_tree
+from kwiken.storage.model.threads import stride_order
+from kwiken.storage.model.training import train
+from kwiken.storage.trace.block_trace import BlockTrace, trace_of
+from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios
 
 LEVELS: Final = (1, 2, 3, 4, 5, 10)
 MAX_LEVELS: Final = 5

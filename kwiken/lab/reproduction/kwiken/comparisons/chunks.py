@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.lab.populations import POPULATIONS, population
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.populations.services import POPULATIONS, population
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import Findings, Part, gain, percent, row
-from kwiken.tail.apportion import sumvar
+from kwiken.tail.apportion.sum_of_variances import sumvar
 
 CHUNK_REQUESTS = 10_000  # of a DAG in each period: the source's least
 GAMMAS = (1.0, 2.0, 3.0, 4.0)  # chunks per stage

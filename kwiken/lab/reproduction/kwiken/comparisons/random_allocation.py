@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
-from kwiken.tail.apportion import Allocation
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
+from kwiken.tail.apportion.sum_of_variances import Allocation
 
 CONCENTRATION = 0.5  # of the Dirichlet distribution: most of the budget goes to a few stages
 

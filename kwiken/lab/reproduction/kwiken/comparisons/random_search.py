@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kwiken.lab.populations import POPULATIONS, population
+from kwiken.lab.populations.services import POPULATIONS, population
 from kwiken.lab.reproduction.kwiken.comparisons.random_allocation import of_split, p99_of, random_allocation
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import Findings, Part, ReproducedRow, gain, percent, row
-from kwiken.tail.apportion import Allocation, sumvar
+from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 10_000, 4000
 SEARCH_BUDGETS = (0.01, 0.03, 0.05, 0.1)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import spearmanr
 
-from kwiken.lab.populations import POPULATIONS, population
+from kwiken.lab.populations.services import POPULATIONS, population
 from kwiken.lab.reproduction.kwiken.comparisons.random_allocation import p99_of, random_allocation
-from kwiken.lab.reproduction.kwiken.trial import DagTrial
+from kwiken.lab.reproduction.kwiken.trial.dag_trial import DagTrial
 from kwiken.lab.reproduction.rows import Findings, Part, Plot, PlotSeries, percent, row
-from kwiken.tail.apportion import Allocation, sumvar
+from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
 
 SCATTER_ALLOCATIONS = 1000  # random allocations in the scatter plot
 SCATTER_REQUESTS = 4000

@@ -16,7 +16,7 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import DagNode, start_times
-from kwiken.tail.apportion import HulledCurve, sumvar
+from kwiken.tail.apportion.sum_of_variances import HulledCurve, sumvar
 
 BISECTIONS = 30  # steps of the search for the age
 Sample = Mapping[str, Floats]

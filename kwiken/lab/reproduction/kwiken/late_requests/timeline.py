@@ -20,7 +20,7 @@ from kwiken.lab.reproduction.rows import (
     percent,
     row,
 )
-from kwiken.tail.diagnosis import Blame, blame
+from kwiken.tail.diagnosis.blamed_stages import Blame, blame
 
 REQUESTS = 100_000
 TIME_OUT_MS = {"lookup": 400.0, "snippets": 300.0}

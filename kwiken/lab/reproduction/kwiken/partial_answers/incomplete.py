@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import fan_out_queries
+from kwiken.lab.populations.services import fan_out_queries
 from kwiken.lab.reproduction.kwiken.partial_answers.learned_wait import tune_learned_wait
 from kwiken.lab.reproduction.kwiken.partial_answers.order_statistics import (
     order_quantile,
@@ -27,10 +27,9 @@ from kwiken.lab.reproduction.rows import (
     percent,
     row,
 )
-from kwiken.tail.partial import (
-    Responders,
-    StopRule,
-    apply_rule,
+from kwiken.tail.partial.responders import Responders
+from kwiken.tail.partial.stop_rules import StopRule, apply_rule
+from kwiken.tail.partial.tuning import (
     tune_fixed_timeout,
     tune_stop_rule,
     tune_time_then_fraction,

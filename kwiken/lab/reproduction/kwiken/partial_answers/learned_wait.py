@@ -18,7 +18,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
-from kwiken.tail.partial import Responders, Solver, Tuned, check_loss, judge_rule, progress_grid
+from kwiken.tail.partial.responders import Responders
+from kwiken.tail.partial.tuning import Solver, Tuned, check_loss, judge_rule, progress_grid
 
 MIN_MS = 1e-3  # finest time that traces resolve; keeps logarithms finite
 SCALE_WEIGHTS = (0.0, 3.0, 30.0, math.inf)  # weights of the usual scale, in answers, that are tried

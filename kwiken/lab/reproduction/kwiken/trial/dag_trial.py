@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations import StageDistribution
-from kwiken.lab.reproduction.kwiken.late_requests import GlobalReissue, run_global_reissue
+from kwiken.lab.populations.services import StageDistribution
+from kwiken.lab.reproduction.kwiken.late_requests.global_reissue import GlobalReissue, run_global_reissue
 from kwiken.model.latency import end_to_end
-from kwiken.tail.apportion import Allocation
-from kwiken.tail.curves import Curve, reissue_curve
+from kwiken.tail.apportion.sum_of_variances import Allocation
+from kwiken.tail.curves.curve import Curve, reissue_curve
 
 Sample = dict[str, Floats]
 

@@ -18,7 +18,7 @@ from typing import IO, Final, TypeVar
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import READABLE, open_own, own_folder, read_own, replace_own
+from kwiken.base.machine.files import READABLE, open_own, own_folder, read_own, replace_own
 from kwiken.runtime.cluster.state.jobs.documents import (
     NAME,
     JobClaim,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.machine import READABLE, open_own, read_own, replace_own
+from kwiken.base.machine.files import READABLE, open_own, read_own, replace_own
 from kwiken.runtime.cluster.state.jobs.documents import JobEvent
 
 MAX_JOURNAL: Final = 64 << 20  # bytes
