@@ -147,7 +147,8 @@ def test_imports_name_the_module_that_defines_the_name() -> None:
     def offences() -> Iterator[str]:
         for module, path in MODULES.items():
             for line, target, name in imported(path):
-                if target in DOORS and name in exported(target) and not module.startswith("kwiken.services"):
+                passed_on = target in DOORS and target != "kwiken.cli"  # which defines its names itself
+                if passed_on and name in exported(target) and not module.startswith("kwiken.services"):
                     yield f"{path.relative_to(ROOT)}:{line}: import {name} from the module that defines it"
 
     assert not listed(offences())

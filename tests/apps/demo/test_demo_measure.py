@@ -483,7 +483,7 @@ def test_a_run_that_tells_nothing_has_an_exit_code_of_its_own(
     async def tell_nothing(*_: object) -> None:
         raise InconclusiveRunError("at 50 requests a second 3 requests failed; lower --rate")
 
-    monkeypatch.setattr("kwiken.apps.demo.run_demo", tell_nothing)
+    monkeypatch.setattr("kwiken.apps.demo.run.run_demo", tell_nothing)
     ran = run("demo", "--out", str(tmp_path / "demo"))
     assert ran.exit_code == 3
     assert (

@@ -71,7 +71,7 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         logging.getLogger("kwiken.cluster").warning("and slow again")
         return OUTCOME
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
+    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
     folder = tmp_path / "out"
     for _ in range(2):  # the second run begins its log anew
         result = run("demo-place", "--out", str(folder))
@@ -110,7 +110,7 @@ def test_json_has_the_outcome_and_the_verdict_and_the_exit_code_says_what_was_ke
         del seed, say, log
         return found
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
+    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
     result = run("demo-place", "--out", str(tmp_path), "--json")
     assert result.exit_code == code
     told = json.loads(result.stdout)
@@ -129,7 +129,7 @@ def test_a_failure_shows_the_end_of_the_log_and_its_reason(
             said.writelines(f"line {number}\n" for number in range(20))
         raise KwikenError("pack-0: ended with exit code 1 before it was ready")
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run_demo", demo)
+    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
     result = run("demo-place", "--out", str(tmp_path))
     assert result.exit_code == 2
     told = result.stderr.splitlines()

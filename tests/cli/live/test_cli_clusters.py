@@ -140,7 +140,7 @@ class TestTrouble:
             del files
             raise PermissionError(1, "Operation not permitted")
 
-        monkeypatch.setattr("kwiken.runtime.cluster.state.stop_cluster", deny)
+        monkeypatch.setattr("kwiken.runtime.cluster.state.stop.stop_cluster", deny)
         refused(
             run("down", "--state", str(tmp_path)), "theirs cannot be stopped: Operation not permitted; did"
         )

@@ -44,7 +44,7 @@ def hanging() -> Iterator[Hanging]:
 
 
 async def test_metrics_do_not_delay_the_end(hanging: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kwiken.otel.metrics.MetricPush", hanging, raising=False)
+    monkeypatch.setattr("kwiken.otel.metrics.otlp.MetricPush", hanging, raising=False)
     monkeypatch.setattr("kwiken.runtime.metrics.push.LAST_S", 0.1)
     monkeypatch.setattr("kwiken.runtime.metrics.push.CLOSE_S", 0.1)
     async with pushed(ENDPOINT, dict, lambda: [family(catalog.REQUESTS_CONTROL, [((), 1)])]):

@@ -555,22 +555,6 @@ def test_bad_endpoints(text: str) -> None:
         parse_endpoint(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["http://a b:1", "http://[::1]:5x", "https://a:1", "http://a:0", "http://u@a:1", "http://a:1\n"]
-)
-def test_bad_addresses(text: str) -> None:
-    with pytest.raises(InputError, match="http://HOST:PORT"):
-        wire.split_address(text, where="x")
-
-
-def test_addresses() -> None:
-    assert wire.split_address("http://[::1]:8080", where="x") == ("::1", 8080)
-    assert wire.split_address("http://lookup-1.search:80", where="x") == ("lookup-1.search", 80)
-    assert wire.split_address("grpc://a:1", where="x", schemes=("http", "grpc")) == ("a", 1)
-    with pytest.raises(InputError, match="must be http://HOST:PORT or grpc://HOST:PORT, not 'ftp://a:1'"):
-        wire.split_address("ftp://a:1", where="x", schemes=("http", "grpc"))
-
-
 @pytest.mark.parametrize("expect", ["", "Expect: 100-continue\r\n"])
 async def test_a_content_length_above_the_limit_is_refused_before_the_body(expect: str) -> None:
     async with local() as front:
