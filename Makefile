@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place demo-batch test test-slow test-stack soak mutants check bench docs pictures clean setup
+.PHONY: demo demo-place demo-batch test test-slow test-stack soak mutants check bench papers docs pictures clean setup
 
 setup: $(READY)
 
@@ -65,6 +65,11 @@ check: $(READY)
 bench: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group ray || echo "Ray cannot be installed here" >&2
 	@$(BIN)/python -m benchmarks --out bench-out
+
+# Tables and figures of every published system beside the source's values: PAPER=quasar for one of them.
+PAPER ?= $$($(BIN)/python -m papers --list --json | $(BIN)/python -c 'import json, sys; print(*json.load(sys.stdin))')
+papers: $(READY)
+	@for name in $(PAPER); do $(BIN)/python -m papers $$name || exit 1; done
 
 # The site: open build/site/index.html. A warning, such as a link that leads nowhere, ends the build.
 docs: $(READY)

@@ -9,10 +9,10 @@ import numpy as np
 from benchmarks.harness import Row, alone, side_by_side
 from kwiken.allocator.workloads.classification import Classifier
 from kwiken.allocator.workloads.completion.gaussian import FoldIn
-from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.completion.selection import candidates, choose
 from kwiken.allocator.workloads.measurements import measurements_from_text
-from kwiken.lab.populations.platforms import platform_rows
+from papers.paragon.gradient_descent import GradientDescent
+from papers.worlds.populations.platforms import platform_rows
 
 ROWS = 10_000
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "allocator" / "measurements.toml"

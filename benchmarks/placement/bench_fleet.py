@@ -15,8 +15,8 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
-from kwiken.lab.fleet.catalogue import SCENARIOS
-from kwiken.lab.fleet.managers import simulate
+from papers.worlds.fleet.catalogue import SCENARIOS
+from papers.worlds.fleet.managers import simulate
 
 SCENARIO = "cloud-low"  # 1,000 servers, 2,500 workloads
 MANAGERS = ("paragon", "quasar", "least-loaded")

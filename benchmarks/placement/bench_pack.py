@@ -30,7 +30,7 @@ from kwiken.allocator.packing.later_moments import LaterUse, later_use
 from kwiken.allocator.packing.margin import levelled, sums_of
 from kwiken.allocator.packing.tasks.usage import UsageSeries, Use, lasting_variance, use_of
 from kwiken.base.arrays import Floats, Ints
-from kwiken.lab.reproduction.allocator.colocation.baselines import (
+from papers.colocation.baselines import (
     by_later_use,
     by_percentile,
     joint_at_its_word,

@@ -18,8 +18,8 @@ from kwiken.batch.jobs.mapreduce.formulas import (
 from kwiken.batch.jobs.replay.calibration import conformal_width, width_needed
 from kwiken.batch.jobs.replay.choice import baselines_at
 from kwiken.batch.jobs.replay.predictor import Predictor
-from kwiken.lab.queries.event_lines import event_log
-from kwiken.lab.queries.world import SimulatedQuery, draw_query, run_query
+from papers.worlds.queries.event_lines import event_log
+from papers.worlds.queries.world import SimulatedQuery, draw_query, run_query
 
 # Of the queries; what was tried out used seeds below 1,000. Queries from 52,000 were predicted before stages
 # were served in the engine's order, queries from 53,000 with intervals that held too many, and queries from

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.lab.populations.services import POPULATIONS, population, population_profile
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.worlds.populations.services import POPULATIONS, population, population_profile
 
 CREATED = "2026-01-01T00:00:00Z"
 OBJECTIVES = ("variance", "tail")

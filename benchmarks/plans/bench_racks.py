@@ -11,7 +11,7 @@ from kwiken.batch.racks.provisioning import provision_literally
 from kwiken.batch.racks.response import rack_response_s
 from kwiken.batch.racks.selection import TupleOffer, select_tuple
 from kwiken.batch.racks.tree import RackTree
-from kwiken.lab.reproduction.batch.corral.workloads import TESTBED, w1
+from papers.corral.workloads import TESTBED, w1
 
 RACKS = 100
 JOBS = 500

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations.services import POPULATIONS, population, population_profile
 from kwiken.model.latency import end_to_end, start_times
 from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.distribution import EmpiricalDistribution
@@ -17,6 +16,7 @@ from kwiken.tail.queueing.simulator.network import poisson_arrivals
 from kwiken.tail.queueing.simulator.service_times import Empirical, LogNormal
 from kwiken.tail.queueing.simulator.stage import serve
 from kwiken.tail.queueing.simulator.station import Station
+from papers.worlds.populations.services import POPULATIONS, population, population_profile
 
 REQUESTS = 3000
 SEARCH_RATE_PER_S = 100.0

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.harness import Row, side_by_side
 from kwiken.cli.batch.inputs.log_files import logs_at, read_job_log
-from kwiken.lab.queries.event_lines import event_log
-from kwiken.lab.queries.world import draw_query, run_query
+from papers.worlds.queries.event_lines import event_log
+from papers.worlds.queries.world import draw_query, run_query
 
 REAL = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 FOLDERS = ("spark-event-logs", "hadoop-job-history")

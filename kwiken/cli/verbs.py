@@ -25,7 +25,6 @@ FOLDERS = {
         "explain": "Say which stages make slow requests slow, and what a budget buys there.",
         "export": "Write a plan, a placement or a provision as settings of other programs.",
         "report": "Write one page with charts of what was learned, planned and measured.",
-        "reproduce": "Recompute the tables and figures of a published source beside its values.",
     },
     "planning": {
         "plan": "Apportion one budget across the stages of a profile.",
@@ -52,7 +51,6 @@ FOLDERS = {
         "place": "Size workloads for their targets and place them on unequal nodes.",
         "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
         "provision": "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle.",
-        "fleet": "Compare schedulers on simulated clusters of up to 1,000 servers.",
         "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
     },
     "data.storage": {
@@ -75,17 +73,22 @@ FOLDERS = {
         "demo-batch": "Run batch jobs on three racks beside a service, three ways, and stop a rack.",
     },
 }
-# Order of the verbs in `kwiken --help`: from the first look to the comparison with published figures.
+# Order of the verbs in `kwiken --help`, from the first look on.
 ORDER = (
     *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
     *("serve", "stage", "up", "down", "status", "apply", "autopilot", "upkeep"),
     *("load", "submit", "queue", "probe"),
     *("classify", "place", "pack", "size", "provision"),
     *("batch", "storage", "traffic"),
-    *("fleet", "demo-place", "demo-batch", "reproduce"),
+    *("demo-place", "demo-batch"),
 )
 _FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
 VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}
+# Verbs of earlier releases, and what does their work now.
+REMOVED = {
+    "reproduce": "`python -m papers NAME` in a checkout of kwiken's source",
+    "fleet": "`python -m papers.worlds SCENARIO` in a checkout of kwiken's source",
+}
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -104,15 +107,20 @@ class Verbs(LazyGroup):
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> NoReturn:
         """Run a command line, and end the process with its exit code, as every click command does."""
-        sys.exit(_guarded(self, args))
+        sys.exit(guarded(self, args))
 
 
-def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
-    """Run one command line and return its exit code; every failure becomes one line on stderr."""
+def guarded(command: click.Command, args: Sequence[str] | None, program: str = "kwiken") -> int:
+    """Run one command line and return its exit code; every failure becomes one line on stderr.
+
+    Args:
+        args: arguments after the program's name; None for those of this process.
+        program: name of the program in usage lines and messages.
+    """
     if os.environ.get("KWIKEN_TRACEBACK") == "1":
-        return _run(group, args)
+        return _run(command, args, program)
     try:
-        return _run(group, args)
+        return _run(command, args, program)
     except KeyboardInterrupt as error:
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     except click.Abort as error:  # how click reports an interrupt
@@ -122,13 +130,14 @@ def _guarded(group: Verbs, args: Sequence[str] | None) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the outermost frame: a user must not see a traceback
         message, code = explain(error)
-        note(f"kwiken: {one_line(message)}")
+        note(f"{program}: {one_line(message)}")
         return code
 
 
-def _run(group: Verbs, args: Sequence[str] | None) -> int:
+def _run(command: click.Command, args: Sequence[str] | None, program: str) -> int:
     """Run click without its error handling, which would print the error itself and exit."""
-    result = click.Group.main(group, args, prog_name="kwiken", standalone_mode=False)
+    run = click.Group.main if isinstance(command, click.Group) else click.Command.main
+    result = run(command, args, prog_name=program, standalone_mode=False)
     sys.stdout.flush()  # a closed pipe or a full disk shows here rather than at interpreter exit
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
@@ -190,6 +199,7 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
 @click.command(
     cls=Verbs,
     lazy={verb: LazyCommand(module_of(verb), line) for verb, line in VERBS.items()},
+    removed=REMOVED,
     noun="verb",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -75,7 +75,6 @@ def test_all_is_all() -> None:
         ("scipy", "explain profile.json", r'explain needs SciPy: pip install "kwiken\[plan\]"'),
         ("yaml", "export plan.json --to istio", r'export needs PyYAML: pip install "kwiken\[plan\]"'),
         ("jinja2", "report profile.json", r'report needs Jinja2: pip install "kwiken\[report\]"'),
-        ("joblib", "reproduce kwiken", r'reproduce needs joblib: pip install "kwiken\[report\]"'),
         ("locust", "demo", r'demo needs Locust: pip install "kwiken\[load,report\]"'),
         ("jinja2", "demo", r'demo needs Jinja2: pip install "kwiken\[load,report\]"'),
         *(

@@ -218,12 +218,6 @@ def test_the_core_names_the_extra_that_a_verb_needs(
     one_refusal(done.stderr, rf'needs .*: pip install "kwiken\[{extra}\]"$')
 
 
-def test_the_wheel_is_without_the_published_tables(whole: Environment, tmp_path: Path) -> None:
-    done = whole.run("kwiken", "reproduce", "kwiken", cwd=tmp_path)
-    assert done.returncode == 2
-    one_refusal(done.stderr, "reproduce: runs in a checkout of kwiken's source only")
-
-
 def test_a_shell_completes_verbs_and_options(core: Environment, tmp_path: Path) -> None:
     [line] = re.findall(
         r"^eval .*_KWIKEN_COMPLETE=bash_source.*$", (ROOT / "README.md").read_text(), re.MULTILINE

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.traffic.chains import Racks, expected_map, subset, transitions
+from papers.echo.chains import Racks, expected_map, subset, transitions
 
 RACKS = Racks(np.repeat(np.arange(6), 4), np.arange(6) // 2)
 

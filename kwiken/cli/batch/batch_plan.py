@@ -219,8 +219,8 @@ def _simulated(
     jobs: Sequence[RackJob], plan: RackPlan, cluster: PlannedCluster, seed: int
 ) -> dict[str, dict[str, float]]:
     """What the plan and Yarn-like scheduling take when tasks share slots and links."""
-    from kwiken.lab.racks.schedulers import Planned, YarnLike
-    from kwiken.lab.racks.simulation import simulate_racks
+    from kwiken.batch.rack_simulation.schedulers import Planned, YarnLike
+    from kwiken.batch.rack_simulation.simulation import simulate_racks
 
     number = {name: place for place, name in enumerate(cluster.names)}
     corral = Planned(

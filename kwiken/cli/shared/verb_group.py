@@ -30,11 +30,20 @@ class LazyGroup(click.Group):
     Args:
         lazy: the commands by name, in the order of the help text.
         noun: what the group's messages call a command, such as "verb".
+        removed: commands of earlier releases, and what does their work now.
     """
 
-    def __init__(self, *, lazy: Mapping[str, LazyCommand], noun: str, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *,
+        lazy: Mapping[str, LazyCommand],
+        noun: str,
+        removed: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(**attributes)
         self._lazy = lazy
+        self._removed = removed or {}
         self._noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,6 +65,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve a command as click does; the error for an unknown one names the nearest known one."""
+        if args and args[0] in self._removed:
+            raise click.UsageError(f"{args[0]!r} was removed; use {self._removed[args[0]]}", ctx)
         if args and not args[0].startswith("-") and args[0] not in self._lazy:
             from difflib import get_close_matches
 

@@ -1,1 +1,1 @@
-"""Verbs that compute from traces, profiles and plans: fit, explain, advise, report, export, reproduce."""
+"""Verbs that compute from traces, profiles and plans: fit, explain, advise, report, export."""

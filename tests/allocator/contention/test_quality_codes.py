@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.contention.quality import (
+from papers.worlds.quality import (
     Shortfall,
     encode,
     falling_order,

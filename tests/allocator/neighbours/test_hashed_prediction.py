@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.neighbours.prediction import HashedPredictor, training_rows
 from kwiken.base.errors import InputError
+from papers.lsh.prediction import HashedPredictor, training_rows
 
 EXAMPLE = np.array(
     [

@@ -14,9 +14,9 @@ from kwiken.allocator.packing.needs.sensitivity import (
     sensitivity_curve,
     tolerated_injection,
 )
-from kwiken.allocator.packing.needs.usage_clusters import cluster_usage, elbow
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.allocator.colocation.architectures import architecture
+from papers.colocation.architectures import architecture
+from papers.colocation.usage_clusters import cluster_usage, elbow
 
 SMALL, LARGE = architecture("Haswell10"), architecture("Broadwell20")
 

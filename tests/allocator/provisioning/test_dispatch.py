@@ -7,16 +7,16 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning.dispatch.mapping import (
+from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
+from papers.worlds.cloud.mapping import (
     JobRoute,
     ReservedState,
     RoutedJob,
     dynamic_route,
     route,
 )
-from kwiken.allocator.provisioning.dispatch.quality_record import QualityRecord
-from kwiken.allocator.provisioning.dispatch.soft_limit import BELOW_HARD, HARD_LIMIT, LEAST, SoftLimit
-from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
+from papers.worlds.cloud.quality_record import QualityRecord
+from papers.worlds.cloud.soft_limit import BELOW_HARD, HARD_LIMIT, LEAST, SoftLimit
 
 SOFT, SPIN_UP_S = 0.6, 20.0
 

@@ -13,10 +13,10 @@ from benchmarks.placement.joint.instances import FAMILIES, cluster_of, instance
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.sampling.agent import PlacingAgent, SampledKind, sampled_kind
 from kwiken.allocator.sampling.arrivals import ArrivalPlacer, rank_among_all, restore
-from kwiken.allocator.sampling.early_stop import EarlyStop
 from kwiken.allocator.sampling.sample_size import Guarantee
 from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
-from kwiken.allocator.sampling.waits import ReleaseHistory
+from papers.tarcil.early_stop import EarlyStop
+from papers.tarcil.waits import ReleaseHistory
 
 ROOMY = replace(FAMILIES["mixed"], workloads=6, load=0.1, caused=(0.0, 0.02))
 

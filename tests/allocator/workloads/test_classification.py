@@ -19,8 +19,8 @@ from kwiken.allocator.workloads.profile import Size
 from kwiken.allocator.workloads.sources import SOURCES as PLACES
 from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.errors import InputError
-from kwiken.lab.fleet.generators import replica_rows, score_rows, size_rows
-from kwiken.lab.populations.platforms import platform_rows
+from papers.worlds.fleet.generators import replica_rows, score_rows, size_rows
+from papers.worlds.populations.platforms import platform_rows
 
 SIZES = tuple(Size(cores, memory) for cores in (1, 2, 4) for memory in (2, 8))
 COUNTS = (1, 2, 4, 8)

@@ -14,14 +14,14 @@ from kwiken.allocator.workloads.completion.gaussian import (
     FoldIn,
     GaussianModel,
 )
-from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.base.arrays import Floats
-from kwiken.lab.fleet.generators import replica_rows, score_rows, size_rows
-from kwiken.lab.populations.platforms import platform_rows
-from kwiken.lab.reproduction.allocator.paragon.episodes import Episode, drawn
-from kwiken.lab.reproduction.allocator.paragon.tables import descents, platforms, scores
-from kwiken.lab.reproduction.allocator.quasar.tables import matrix
+from papers.paragon.episodes import Episode, drawn
+from papers.paragon.gradient_descent import GradientDescent
+from papers.paragon.tables import descents, platforms, scores
+from papers.quasar.tables import matrix
+from papers.worlds.fleet.generators import replica_rows, score_rows, size_rows
+from papers.worlds.populations.platforms import platform_rows
 
 SEEDS = range(20)  # as many as the published anchors are means of
 METHODS: tuple[Completer, ...] = (

@@ -21,7 +21,6 @@ from kwiken.allocator.workloads.completion.gaussian import (
     FoldIn,
     GaussianModel,
 )
-from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
 from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability, log_speedup
@@ -30,6 +29,7 @@ from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration,
 from kwiken.allocator.workloads.latency_limit import spare_within
 from kwiken.allocator.workloads.measurements import Measurements
 from kwiken.base.arrays import Floats
+from papers.paragon.gradient_descent import GradientDescent
 from tests.support.allocation.low_rank_rows import low_rank_rows
 from tests.support.allocation.plain_descent import descended
 

@@ -11,9 +11,9 @@ from kwiken.allocator.workloads.completion.gaussian import ColumnMeans, FoldIn
 from kwiken.allocator.workloads.completion.selection import candidates, choose, held_out
 from kwiken.allocator.workloads.completion.tails import MAX_SCALE, calibration
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.platforms import platform_rows
-from kwiken.lab.reproduction.allocator.paragon.tables import platforms, scores
-from kwiken.lab.reproduction.allocator.quasar.tables import matrix
+from papers.paragon.tables import platforms, scores
+from papers.quasar.tables import matrix
+from papers.worlds.populations.platforms import platform_rows
 
 
 @pytest.mark.parametrize(("kind", "rank"), [("platforms", 1), ("platforms", 2), ("scores", 2)])

@@ -19,8 +19,8 @@ from kwiken.batch.jobs.replay.calibration import (
     width_needed,
 )
 from kwiken.batch.jobs.replay.predictor import Predictor
-from kwiken.lab.queries.event_lines import event_log
-from kwiken.lab.queries.world import draw_query, run_query
+from papers.worlds.queries.event_lines import event_log
+from papers.worlds.queries.world import draw_query, run_query
 
 
 def ran(executors: int, seed: int) -> BatchJob:

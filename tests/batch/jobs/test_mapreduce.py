@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.mapreduce.deadline_tuples import candidates
 from kwiken.batch.jobs.mapreduce.formulas import (
     MapReduceJob,
     MapReduceProfile,
@@ -19,8 +18,9 @@ from kwiken.batch.jobs.mapreduce.formulas import (
     reserved_times,
     shuffle_over_racks,
 )
-from kwiken.batch.jobs.mapreduce.rates import TaskFlow, fit_profile
 from kwiken.batch.jobs.mapreduce.stages import critical_path
+from papers.corral.deadline_tuples import candidates
+from papers.mrcute.rates import TaskFlow, fit_profile
 
 SLOTS = SlotsOfMachine(map_slots=8, reduce_slots=2)
 SORT = MapReduceProfile(s_map=1, s_reduce=1, b_map=200, b_reduce=400, b_disk=250)  # megabits per second

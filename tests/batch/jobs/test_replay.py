@@ -16,8 +16,8 @@ from kwiken.batch.jobs.replay.predictor import Predictor, runs_by_job
 from kwiken.batch.jobs.replay.replayed_run import NetworkBounds, run_model
 from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots, replay
 from kwiken.batch.jobs.replay.task_times import StageTaskTimes
-from kwiken.lab.queries.event_lines import event_log
-from kwiken.lab.queries.world import draw_query, run_query
+from papers.worlds.queries.event_lines import event_log
+from papers.worlds.queries.world import draw_query, run_query
 
 
 def stage(

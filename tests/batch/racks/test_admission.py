@@ -11,9 +11,9 @@ from kwiken.batch.jobs.replay.predictor import Predictor
 from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
 from kwiken.batch.racks.admission import admission_tree, judge_offers, offers_in_time
 from kwiken.batch.racks.selection import select_tuple
-from kwiken.lab.queries.event_lines import event_log
-from kwiken.lab.queries.world import draw_query, run_query
 from kwiken.model.nodes.document import cluster_from_toml
+from papers.worlds.queries.event_lines import event_log
+from papers.worlds.queries.world import draw_query, run_query
 from tests.support.data.batch.clusters import two_racks
 
 CLUSTER = two_racks("slots = 4", "nic_gbps = 1")

@@ -349,12 +349,8 @@ class TestServices:
             (["report", "/nowhere"], "/nowhere: "),
             (["report"], "give a folder or files, or --url"),
             (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
-            (["reproduce", "ghost"], "ghost"),
-            (
-                ["reproduce", "kwiken", "-o", "-", "--json"],
-                "-o - and --json both write to stdout; choose one",
-            ),
-            (["reproduce", "--list", "-o", "page.html"], "--list computes nothing"),
+            (["reproduce", "kwiken"], "'reproduce' was removed; use `python -m papers NAME`"),
+            (["fleet", "local-low"], "'fleet' was removed; use `python -m papers.worlds SCENARIO`"),
             (["plan", "/nowhere", "-o", "-", "--json"], "-o - and --json both write to stdout; choose one"),
         ],
     )

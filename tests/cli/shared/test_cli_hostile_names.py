@@ -124,7 +124,6 @@ REFUSED: list[list[str]] = [
     ["down", ATTACK],
     ["serve", f"tests.support.services.http:{ATTACK}"],
     ["stage", "tests.support.services.http:service", "--stage", ATTACK],
-    ["reproduce", ATTACK],
     ["load", f"http://127.0.0.1:1/{ATTACK}", "--rate", "1", "--duration", "1"],
     [ATTACK],
     *(

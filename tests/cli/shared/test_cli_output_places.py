@@ -91,7 +91,6 @@ def test_every_option_that_writes_a_file_is_known_as_an_output() -> None:
         ["export", "missing.json", "--to", "envoy", "-o", "missing/envoy.yaml"],
         ["batch", "profile", "module:job", "-o", "missing/jobs.json"],
         ["storage", "fit", "missing.trace", "-o", "missing/storage.json"],
-        ["reproduce", "storage-model", "-o", "missing/page.html"],
     ],
     ids=lambda words: " ".join(words[:2]),
 )

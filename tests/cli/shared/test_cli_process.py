@@ -145,7 +145,7 @@ class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
     def test_no_worker_outlives_an_interrupted_reproduction(self, number: signal.Signals) -> None:
         child = subprocess.Popen(
-            [sys.executable, "-m", "kwiken.cli", "reproduce", "kwiken", "--jobs", "2"],
+            [sys.executable, "-m", "papers", "kwiken", "--jobs", "2"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,

@@ -21,10 +21,10 @@ from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job
 from kwiken.cli.shared import engines
 from kwiken.cli.shared.engines import spread
-from kwiken.cli.verbs import kwiken
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.codec import profile_to_json
 from kwiken.tail.planning.planner import make_plan
+from papers.worlds.__main__ import command as fleet
 from tests.support.models.queue_profiles import queue_profile
 from tests.support.otel.folders import folder_of
 from tests.support.runtime.server_processes import free_port
@@ -119,9 +119,9 @@ def test_results_are_those_of_this_machine_and_a_dead_worker_costs_none(tmp_path
         assert (tmp_path / "died").exists()
         with pytest.raises(ValueError, match="no root of 5"):
             list(spread([(fails, (5,))], engine, None, lambda: None))
-        words = ["fleet", "cloud-low", "--manager", "least-loaded", "--seeds", "2", "--json"]
-        here = CliRunner().invoke(kwiken, words, catch_exceptions=False)
-        there = CliRunner().invoke(kwiken, [*words, "--engine", engine], catch_exceptions=False)
+        words = ["cloud-low", "--manager", "least-loaded", "--seeds", "2", "--json"]
+        here = CliRunner().invoke(fleet, words, catch_exceptions=False)
+        there = CliRunner().invoke(fleet, [*words, "--engine", engine], catch_exceptions=False)
         assert here.exit_code == there.exit_code == 0
         assert here.stdout == there.stdout
 
@@ -163,7 +163,7 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(verb: str, folder: Path, *more: str) -> Any:
     """JSON of a verb."""
     words = [word.format(folder) for word in LARGE[verb]]
-    done = CliRunner().invoke(kwiken, [*words, "--json", *more], catch_exceptions=False)
+    done = CliRunner().invoke(fleet, [*words, "--json", *more], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return without_dates(json.loads(done.stdout))
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.lab.reproduction.data.storage_model.validation import sizes_of_tree
 from kwiken.storage.model.document import model_from_json
 from kwiken.storage.model.states import transitions_flat, transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.formats import trace_from_text
+from papers.storage_model.validation import sizes_of_tree
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from click.testing import CliRunner, Result
 
 from kwiken.cli.verbs import kwiken
@@ -21,9 +22,9 @@ from kwiken.cli.verbs import kwiken
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def run(*args: str, stdin: str | bytes | None = None) -> Result:
-    """One command line."""
-    return CliRunner(catch_exceptions=False).invoke(kwiken, list(args), input=stdin)
+def run(*args: str, stdin: str | bytes | None = None, command: click.Command = kwiken) -> Result:
+    """One command line of `kwiken`, or of another command."""
+    return CliRunner(catch_exceptions=False).invoke(command, list(args), input=stdin)
 
 
 def refused(result: Result, pattern: str) -> None:
@@ -37,7 +38,7 @@ def one_refusal(stderr: str, pattern: str) -> None:
     assert "Traceback" not in stderr
     lines = stderr.splitlines()
     assert len(lines) == 1, stderr
-    assert lines[0].startswith("kwiken: "), stderr
+    assert lines[0].startswith(("kwiken: ", "python -m papers")), stderr
     assert re.search(pattern, lines[0]), stderr
 
 

@@ -21,14 +21,10 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     "Tarcil": (
         "allocator/sampling",
         "allocator/schedulers/sampled.py",
-        "lab/tasks",
-        "lab/reproduction/allocator/tarcil",
         "cli/allocate/place_sampled.py",
     ),
     "ARQ": (
         "allocator/waiting",
-        "lab/waiting",
-        "lab/reproduction/allocator/arq",
         "runtime/upkeep/jobs",
         "runtime/cluster/state/jobs",
         "runtime/decisions/lines",
@@ -37,27 +33,20 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "HCloud": (
         "allocator/provisioning",
-        "lab/cloud",
-        "lab/reproduction/allocator/hcloud",
         "export/provisions",
         "cli/allocate/provision.py",
     ),
     "LSH": (
         "allocator/neighbours",
         "allocator/schedulers/nearest_server.py",
-        "lab/reproduction/allocator/lsh",
     ),
-    "colocation": ("allocator/packing", "lab/reproduction/allocator/colocation", "cli/packing"),
+    "colocation": ("allocator/packing", "cli/packing"),
     "MRCute": (
         "batch/jobs",
-        "lab/queries",
-        "lab/reproduction/batch/mrcute",
         "cli/batch",
     ),
     "Corral": (
         "batch/racks",
-        "lab/racks",
-        "lab/reproduction/batch/corral",
         "export/racks",
         "apps/batch_run",
         "apps/demo_batch",
@@ -66,17 +55,14 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     "storage model": (
         "storage/model",
         "storage/trace",
-        "lab/disks",
-        "lab/reproduction/data/storage_model",
         "export/block_io",
         "cli/data/storage",
     ),
-    "BLOC": ("storage/consolidation", "lab/reproduction/data/bloc"),
+    "BLOC": ("storage/consolidation",),
     "ECHO": (
         "traffic",
         "otel/flows",
         "allocator/distance",
-        "lab/reproduction/data/echo",
         "cli/data/traffic",
     ),
 }
@@ -84,7 +70,6 @@ LATER: Final[dict[str, tuple[str, ...]]] = {
     "autopilot": ("tail/autopilot", "runtime/gateway/steering", "cli/steering"),
     "Kubernetes and images": ("runtime/upkeep/kubernetes", "export/deployments", "apps/deploy"),
     "TLS": ("runtime/wire/tls",),
-    "crowded world": ("lab/crowded",),
     "`kwiken.hedge`": ("hedge",),
 }
 

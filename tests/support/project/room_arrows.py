@@ -16,6 +16,7 @@ from typing import Final
 from tests.support.project.source_trees import nodes
 
 KWIKEN: Final = Path(__file__).resolve().parents[3] / "kwiken"
+PAPERS: Final = KWIKEN.with_name("papers")
 
 
 def name_of(path: Path) -> str:
@@ -27,7 +28,8 @@ def name_of(path: Path) -> str:
 @cache
 def modules() -> dict[str, Path]:
     """File of each module by its full name; `__main__` is none, since nothing imports it."""
-    return {name_of(path): path for path in sorted(KWIKEN.rglob("*.py")) if path.name != "__main__.py"}
+    files = (*sorted(KWIKEN.rglob("*.py")), *sorted(PAPERS.rglob("*.py")))
+    return {name_of(path): path for path in files if path.name != "__main__.py"}
 
 
 def _imported(path: Path) -> Iterator[str]:

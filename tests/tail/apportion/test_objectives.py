@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.model.profile.subset import part_of
 from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.simulation.common_random_numbers import PairedSimulation, smooth_p99
+from papers.worlds.populations.services import POPULATIONS, StageDistribution, population
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

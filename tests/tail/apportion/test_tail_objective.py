@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import POPULATIONS, population, population_profile
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
@@ -18,6 +17,7 @@ from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import replay
+from papers.worlds.populations.services import POPULATIONS, population, population_profile
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -11,7 +11,6 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import POPULATIONS, population
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.codec import profile_from_json, profile_to_json
 from kwiken.model.profile.distribution import EmpiricalDistribution
@@ -24,6 +23,7 @@ from kwiken.tail.planning.notes import CopiesAsSlow, CopiesCorrelated
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.worlds.populations.services import POPULATIONS, population
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

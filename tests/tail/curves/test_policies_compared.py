@@ -8,7 +8,7 @@ import pytest
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.profile.distribution import EmpiricalDistribution
-from kwiken.tail.curves.policies_compared import compare_policies, faster_of_two, staggered
+from papers.kwiken.policies_compared import compare_policies, faster_of_two, staggered
 
 
 def distributions() -> dict[str, Floats]:

@@ -12,21 +12,21 @@ from scipy.special import ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
-from kwiken.lab.reproduction.kwiken.late_requests.global_reissue import (
-    GlobalReissue,
-    run_global_reissue,
-    tune_global_reissue,
-)
-from kwiken.lab.reproduction.kwiken.partial_answers.order_statistics import (
-    order_quantile,
-    rank_for,
-    wait_for_fraction_gain,
-)
 from kwiken.model.latency import end_to_end, parents_first
 from kwiken.tail.apportion.sum_of_variances import sumvar
 from kwiken.tail.curves.curve import Curve, reissue_curve
 from kwiken.tail.diagnosis.blamed_stages import blame, characterise
+from papers.kwiken.late_requests.global_reissue import (
+    GlobalReissue,
+    run_global_reissue,
+    tune_global_reissue,
+)
+from papers.kwiken.partial_answers.order_statistics import (
+    order_quantile,
+    rank_for,
+    wait_for_fraction_gain,
+)
+from papers.worlds.populations.services import POPULATIONS, StageDistribution, population
 
 
 @dataclass(frozen=True)

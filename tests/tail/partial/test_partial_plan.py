@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import fan_out_queries
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Budgets, PartialPolicy, Plan, SpanMatch
 from kwiken.model.profile.profile import Profile, StageProfile
@@ -31,6 +30,7 @@ from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.stage_replay import stop_times
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.worlds.populations.services import fan_out_queries
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

@@ -12,7 +12,6 @@ from hypothesis.extra.numpy import arrays
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.lab.populations.services import fan_out_queries
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import FixedTimeout, StopRule, WaitForFraction, apply_rule
 from kwiken.tail.partial.tuning import (
@@ -22,6 +21,7 @@ from kwiken.tail.partial.tuning import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
+from papers.worlds.populations.services import fan_out_queries
 
 calls = arrays(np.float64, st.tuples(st.integers(1, 8), st.integers(1, 12)), elements=st.floats(0, 1000))
 shares = st.floats(0, 1)

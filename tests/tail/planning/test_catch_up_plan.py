@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kwiken.lab.populations.services import POPULATIONS, StageDistribution, population
 from kwiken.model.latency import end_to_end
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Plan, SpanMatch
@@ -19,6 +18,7 @@ from kwiken.tail.planning.notes import CatchUpUnspent, LateRequestsHelped, Prior
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.worlds.populations.services import POPULATIONS, StageDistribution, population
 from tests.support.models.notes import of_kind
 
 StageOf = Callable[..., StageProfile]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from kwiken.base.arrays import Floats
-from kwiken.lab.populations.services import fan_out_queries
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.cost_models import costs
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.worlds.populations.services import fan_out_queries
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

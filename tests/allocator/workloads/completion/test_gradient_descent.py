@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.workloads.completion.gaussian import FoldIn
-from kwiken.allocator.workloads.completion.gradient_descent import GradientDescent
+from papers.paragon.gradient_descent import GradientDescent
 from tests.support.allocation.low_rank_rows import low_rank_rows
 from tests.support.allocation.plain_descent import descended
 

@@ -39,7 +39,7 @@ ROOMS: Final = {
     ),
     "adaptation": Room(("kwiken/allocator/adaptation",), ("tests/allocator/adaptation",)),
     "capacity": Room(("kwiken/allocator/capacity",), ("tests/allocator/capacity",)),
-    "fleet": Room(("kwiken/lab/fleet",), ("tests/lab/fleet",)),
+    "fleet": Room(("papers/worlds/fleet",), ("tests/papers/fleet",)),
 }
 
 

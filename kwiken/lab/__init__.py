@@ -1,1 +1,0 @@
-"""Lab: simulated clusters, and published tables and figures computed anew."""

@@ -1,1 +1,0 @@
-"""Reproductions: tables and figures of published sources, computed anew beside the published values."""

@@ -1,1 +1,0 @@
-"""Published schedulers and allocators of clusters, computed anew; one folder each."""

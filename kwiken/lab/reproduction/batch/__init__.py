@@ -1,1 +1,0 @@
-"""Published systems of batch jobs, computed anew; one folder each."""

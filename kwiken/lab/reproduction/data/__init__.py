@@ -1,1 +1,0 @@
-"""Published systems of storage and traffic, computed anew; one folder each."""

@@ -1,0 +1,1 @@
+"""Published systems as published: their worlds, and their tables and figures computed anew."""

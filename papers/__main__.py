@@ -1,0 +1,146 @@
+"""`python -m papers`: recomputes the tables and figures of a published source beside its values."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
+from kwiken.base.errors import InputError
+from kwiken.cli.shared.engines import engine_options, spread
+from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
+from papers.command import PaperCommand
+
+if TYPE_CHECKING:
+    from papers.rows import ReproducedRow, UnreproducedRow
+
+MAX_LINE_WIDTH = 110  # characters
+MAX_SEEDS = 64
+
+
+@click.command("papers", cls=PaperCommand)
+@click.argument("name", metavar="NAME", required=False)
+@click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
+@click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
+@engine_options()
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="File to write a page of plots to as well; '-' is stdout, for the page alone.",
+)
+@json_option
+@needs_extra("report")
+def command(
+    *,
+    name: str | None,
+    list_names: bool,
+    seeds: int,
+    engine: str,
+    jobs: int | None,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Compute the tables and figures of a source anew and print them beside its values."""
+    refuse_shared_stdout(out=output == "-", json=as_json)
+    if list_names and output is not None:
+        raise click.UsageError("--list computes nothing, so there is no page for -o")
+    from papers.rows import run
+    from papers.sources import NAMES, reproduction
+
+    if list_names:
+        print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items())
+        return
+    if name is None:
+        raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
+    chosen = reproduction(name, seeds=seeds)
+    with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
+        found = run(chosen, lambda jobs_: spread(jobs_, engine, jobs, bar.advance))
+    if as_json:
+        print_json([*found.rows, *found.missing])
+    elif output != "-":
+        say(*_text(chosen.title, found.rows), *_missing(found.missing))
+    if output is not None:
+        write_text(output, _page(chosen.title, found))
+        note_written(output)
+
+
+def _text(title: str, rows: Sequence[ReproducedRow]) -> Iterator[str]:
+    """Lines with each row beside the source's value, figure by figure; each figure's notes follow once."""
+    yield title
+    for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
+        lines = list(group)
+        notes = list(dict.fromkeys(row.note for row in lines if row.note))
+        metric, ours = (
+            max(len(cell) for cell in cells)
+            for cells in zip(*((row.metric, f"{row.ours:g}") for row in lines), strict=True)
+        )
+        yield ""
+        yield f"{figure:{metric + 2}}  {'ours':>{ours}}  source"
+        for row in lines:
+            mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
+            spread = f" ({_range(row)})" if row.low is not None else ""
+            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}{spread}  {row.source or '-'}{mark}"
+        for number, words in enumerate(notes, start=1):
+            yield from textwrap.wrap(
+                words, MAX_LINE_WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
+            )
+
+
+def _missing(rows: Sequence[UnreproducedRow]) -> Iterator[str]:
+    """Lines with what the source reports and nothing here computes, and why."""
+    if rows:
+        yield ""
+        yield "Not reproduced"
+    for row in rows:
+        told = f" (source: {row.source})" if row.source else ""
+        yield from textwrap.wrap(
+            f"{row.figure}, {row.metric}{told}: {row.reason}",
+            MAX_LINE_WIDTH,
+            initial_indent="  ",
+            subsequent_indent="      ",
+        )
+
+
+def _range(row: ReproducedRow) -> str:
+    """Lowest and highest of the values that a row is the median of; empty where it is no median."""
+    return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
+
+
+def _page(title: str, found: Any) -> str:
+    from kwiken.apps.report.model.page import Page, Row, Section, Table, render
+    from papers.plots import draw_plot
+
+    body = tuple(
+        (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows
+    )
+    table = Table(head=("figure", "metric", "source", "ours", "from to", "note"), body=body)
+    missing = Table(
+        head=("figure", "metric", "source", "reason"),
+        body=tuple((r.figure, r.metric, r.source, r.reason) for r in found.missing),
+    )
+    plots = Row(tuple(draw_plot(plot) for plot in found.plots))
+    return render(
+        Page(
+            title=title,
+            made="Computed anew; the data are synthetic, the source's are production traces.",
+            summary=("What the source reports, and what comes out here.",),
+            sections=(
+                Section(id="plots", title="Figures", rows=(plots,)),
+                Section(id="rows", title="Every row", rows=(Row((table,)),)),
+                *(
+                    (Section(id="missing", title="Not reproduced", rows=(Row((missing,)),)),)
+                    if found.missing
+                    else ()
+                ),
+            ),
+        )
+    )
+
+
+if __name__ == "__main__":
+    command.main()

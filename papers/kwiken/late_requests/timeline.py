@@ -1,0 +1,219 @@
+"""Synthetic web search: its timeline, blame of its stages, and catch-up (Figures 2.1, 5.1, 5.7a)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from kwiken.base.arrays import Floats
+from kwiken.tail.diagnosis.blamed_stages import Blame, blame
+from papers.kwiken.late_requests.catch_up_rates import ExtraThreads, prioritise, speed_up
+from papers.rows import (
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    ReproducedRow,
+    gain,
+    order_row,
+    percent,
+    row,
+)
+
+REQUESTS = 100_000
+TIME_OUT_MS = {"lookup": 400.0, "snippets": 300.0}
+START_UP_MS = 10.0
+PROTECTED_MS = 6.0  # longest transfer at high priority
+RECOVERED_MS = 60.0  # shortest recovery of a lost packet
+ORDER_SEEDS = 8  # seeds of the order of helps; levels are of the first
+AGES = (0.8, 1.0, 1.25, 1.5, 2.0)  # age from which a request is late, over the median latency
+
+
+@dataclass(frozen=True)
+class WebSearch:
+    """Requests through start-up, document look-up, transfer, snippets, transfer; (n,) milliseconds each."""
+
+    lookup: Floats
+    first_transfer: Floats
+    snippets: Floats
+    last_transfer: Floats
+
+
+def draw(rng: np.random.Generator) -> WebSearch:
+    """Log-normal work with a time-out; a few transfers wait until a lost packet is sent again."""
+
+    def transfer(lost: float) -> Floats:
+        recovery = np.where(rng.random(REQUESTS) < lost, rng.uniform(60, 400, REQUESTS), 0.0)
+        return rng.lognormal(math.log(6), 0.5, REQUESTS) + recovery
+
+    return WebSearch(
+        lookup=np.minimum(rng.lognormal(math.log(40), 0.8, REQUESTS), TIME_OUT_MS["lookup"]),
+        first_transfer=transfer(0.02),
+        snippets=np.minimum(rng.lognormal(math.log(25), 0.5, REQUESTS), TIME_OUT_MS["snippets"]),
+        last_transfer=transfer(0.01),
+    )
+
+
+def simulate_late(
+    search: WebSearch, late_after_ms: float, *, threads: tuple[str, ...], priority: bool
+) -> tuple[Floats, float, float]:
+    """Latency of the requests, ms, extra thread-time as a share, and share of transfers at high priority."""
+    age = np.full(REQUESTS, START_UP_MS)
+    extra_work = high_priority = 0.0
+    for work, transfer in (("lookup", "first_transfer"), ("snippets", "last_transfer")):
+        elapsed_ms, extra = speed_up(
+            age, getattr(search, work), late_after_ms if work in threads else math.inf, ExtraThreads()
+        )
+        extra_work += float(extra.mean())
+        age = age + elapsed_ms
+        elapsed_ms, high = prioritise(
+            age, getattr(search, transfer), late_after_ms if priority else math.inf, protected_ms=PROTECTED_MS
+        )
+        high_priority += float(high.mean()) / 2
+        age = age + elapsed_ms
+    work_ms = START_UP_MS + float(search.lookup.mean() + search.snippets.mean())
+    return age, extra_work / work_ms, high_priority
+
+
+BOTH = "threads at both and priority"
+VARIANTS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "threads at look-up": (("lookup",), False),
+    "threads at snippets": (("snippets",), False),
+    "threads at both": (("lookup", "snippets"), False),
+    "priority only": ((), True),
+    BOTH: (("lookup", "snippets"), True),
+}
+SOURCE = {BOTH: "up to 44 with 6.3% more threads and 1.5% of traffic at high priority"}
+
+
+def measure(seed: int) -> dict[str, list[tuple[float, float, float]]]:
+    """By variant and age: p99 cut, extra thread-time, share of transfers at high priority."""
+    search = draw(np.random.default_rng([seed, 57]))
+    base, _, _ = simulate_late(search, math.inf, threads=(), priority=False)
+    median, p99 = np.percentile(base, (50, 99)).tolist()
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for variant, (threads, priority) in VARIANTS.items():
+        for factor in AGES:
+            latency, extra_work, high = simulate_late(
+                search, factor * median, threads=threads, priority=priority
+            )
+            found.setdefault(variant, []).append(
+                (gain(p99, float(np.percentile(latency, 99))), extra_work, high)
+            )
+    return found
+
+
+def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Findings:
+    """Rows with the median as the age, and a plot over ages."""
+    found = results[0]
+    rows = []
+    for variant, values in found.items():
+        cut, extra_work, high = values[AGES.index(1.0)]
+        spent = f"{percent(extra_work)}% more thread-time, {percent(high)}% of transfers at high priority"
+        note = f"synthetic chain; late is later than the median latency; {spent}"
+        metric = f"p99 cut, {variant}, %"
+        rows.append(row("Figure 5.7a", metric, percent(cut), source=SOURCE.get(variant, ""), note=note))
+    _, extra_work, high = found[BOTH][AGES.index(1.0)]
+    note = f"{BOTH}; late is later than the median latency"
+    for metric, share, source in (
+        ("extra thread-time", extra_work, "6.3"),
+        ("transfers at high priority", high, "1.5"),
+    ):
+        rows.append(row("Figure 5.7a", f"{metric}, {BOTH}, %", percent(share), source=source, note=note))
+    rows.append(_both_row(results))
+    plot = Plot(
+        "Figure 5.7a",
+        "p99 cut by age from which a request is late",
+        "age over median latency",
+        "p99 cut, %",
+        tuple(
+            PlotSeries(variant, AGES, [percent(cut) for cut, _, _ in values])
+            for variant, values in found.items()
+        ),
+    )
+    return Findings(tuple(rows), (plot,))
+
+
+def _both_row(results: list[dict[str, list[tuple[float, float, float]]]]) -> ReproducedRow:
+    """Row of the order of both helps against the sum of each alone, at the median age."""
+    cuts = [{variant: values[AGES.index(1.0)][0] for variant, values in found.items()} for found in results]
+    holds = [one[BOTH] > one["threads at both"] + one["priority only"] for one in cuts]
+    words = "threads and priority > sum of threads alone and priority alone, p99 cut"
+    return order_row("Figure 5.7a", words, holds, "both > either")
+
+
+def diagnose(seed: int) -> dict[str, Blame]:
+    """Blame of the stages of the search; a transfer with a lost packet counts as timed out."""
+    search = draw(np.random.default_rng([seed, 51]))
+    transfers = search.first_transfer + search.last_transfer
+    spent = {
+        "start-up": np.full(REQUESTS, START_UP_MS),
+        "document look-up": search.lookup,
+        "snippets": search.snippets,
+        "network transfer": transfers,
+    }
+    timed_out = {
+        "document look-up": search.lookup >= TIME_OUT_MS["lookup"],
+        "snippets": search.snippets >= TIME_OUT_MS["snippets"],
+        "network transfer": np.maximum(search.first_transfer, search.last_transfer) >= RECOVERED_MS,
+    }
+    return blame(spent, np.asarray(sum(spent.values())), timed_out=timed_out)
+
+
+def conclude_blame(results: list[dict[str, Blame]]) -> Findings:
+    """Rows of Figure 5.1."""
+    rows = []
+    note = "synthetic chain; a stage is blamed for what is beyond its mean and two standard deviations"
+    for name, found in results[0].items():
+        blamed, timed_out, typical = SOURCE_BLAME.get(name, ("", "", ""))
+        lines = (
+            (f"slowest 5% of requests that {name} is blamed for, %", found.blamed, blamed),
+            (f"slowest 5% of requests in which {name} timed out, %", found.timed_out, timed_out),
+            (f"share of the mean latency, {name}, %", found.mean_share, typical),
+        )
+        rows += [row("Figure 5.1", what, percent(ours), source=src, note=note) for what, ours, src in lines]
+    return Findings(tuple(rows))
+
+
+SOURCE_BLAME = {
+    "document look-up": ("50.7", "18.7", ""),
+    "network transfer": ("33.5", "20.3", "12.1"),
+    "start-up": ("rarely", "", "sizeable"),
+}
+
+
+def timeline(seed: int) -> Plot:
+    """Figure 2.1: end times of the stages of the search, in typical and in slow requests."""
+    search = draw(np.random.default_rng([seed, 21]))
+    parts = np.stack(
+        (
+            np.full(REQUESTS, START_UP_MS),
+            search.lookup,
+            search.first_transfer,
+            search.snippets,
+            search.last_transfer,
+        )
+    )
+    ends = np.cumsum(parts, axis=0)
+    low, high, slow = np.percentile(ends[-1], (45, 55, 95)).tolist()
+    groups = {
+        "typical": (ends[-1] >= low) & (ends[-1] <= high),
+        "slowest 5%": ends[-1] >= slow,
+    }
+    steps = list(range(len(parts) + 1))
+    series = tuple(
+        PlotSeries(name, [0.0, *ends[:, rows].mean(axis=1).tolist()], steps) for name, rows in groups.items()
+    )
+    axis = "number of steps that ended (start-up, look-up, transfer, snippets, transfer)"
+    return Plot("Figure 2.1", "course of a web search", "ms", axis, series)
+
+
+def late_parts(seed: int) -> tuple[Part, ...]:
+    """Figures 2.1, 5.1 and 5.7a."""
+    return (
+        Part("course", ((timeline, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
+        Part("blame", ((diagnose, (seed,)),), conclude_blame),
+        Part("catch-up", tuple((measure, (seed + i,)) for i in range(ORDER_SEEDS)), conclude),
+    )

@@ -1,0 +1,25 @@
+"""Every part of the reproduction of Paragon."""
+
+from __future__ import annotations
+
+from papers.paragon.crowded_world import in_crowded_world
+from papers.paragon.required import REQUIRED
+from papers.paragon.scheduling import comparisons
+from papers.paragon.selection import selections
+from papers.paragon.tables import tables
+from papers.rows import Part, unreproduced
+
+
+def all_parts(seeds: int) -> tuple[Part, ...]:
+    """Every part of the reproduction.
+
+    Args:
+        seeds: number of synthetic matrices and scenarios to average over.
+    """
+    return (
+        *tables(seeds),
+        *comparisons(seeds),
+        *selections(seeds),
+        *in_crowded_world(seeds),
+        unreproduced(REQUIRED),
+    )

@@ -1,0 +1,137 @@
+"""Statistical selection of servers, and the local cluster: Figure 3.3 and Table 3.3 of Paragon."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.placement.sizing import Sizing
+from kwiken.allocator.sampling.sample_size import draws_for
+from kwiken.allocator.schedulers.paragon import colocation_quality
+from papers.rows import Findings, Part, over_seeds, row
+from papers.worlds.fleet.catalogue import SCENARIOS
+
+CANDIDATES: Final = (16, 64, 128)
+DRAWS: Final = 20_000
+BEST_TENTH: Final = 0.9  # quantile of quality
+GUARANTEES: Final = ((0.9, 1e-6, "128"), (0.9, 1e-3, "64"), (0.95, 1e-3, ""), (0.6, 1e-2, ""))
+RESIDENTS: Final = 1500  # applications that are on the 1,000 servers when candidates are drawn
+NEWCOMERS: Final = 50
+WORLD: Final = "cloud-low"
+
+
+def uniform_misses(candidates: int, seed: int) -> float:
+    """Share of draws in which none of some candidates with uniform quality is among the best tenth."""
+    rng = np.random.default_rng([seed, candidates])
+    best = rng.uniform(0, 1, (DRAWS, candidates)).max(axis=1)
+    return float((best < BEST_TENTH).mean())
+
+
+def real_misses(seed: int) -> dict[int, float]:
+    """By number of candidates: share of newcomers whose best one is not among the best tenth of servers.
+
+    The quality is that of the scheduler, on 1,000 servers on which applications were placed at random.
+    """
+    rng = np.random.default_rng([seed, 33])
+    scenario = SCENARIOS[WORLD].draw(seed).scenario
+    ledger = NodeLedger(scenario.cluster)
+    requests = [
+        request_for(
+            job.workload,
+            job.phases[0].truth.of_size(job.phases[0].truth.sizes[0]),
+            scenario.cluster,
+            Caution(confidence=0.5, later_loss=0.0),
+        )
+        for job in scenario.jobs[: RESIDENTS + NEWCOMERS]
+    ]
+    for request in requests[:RESIDENTS]:
+        room = (ledger.free_cores >= request.cores[0]) & (ledger.free_memory_gb >= request.memory_gb[0])
+        if room.any():
+            Sizing(request, ledger).add(int(rng.choice(np.flatnonzero(room))), 0)
+    every = np.arange(len(scenario.cluster.nodes))
+    missed = dict.fromkeys(CANDIDATES, 0.0)
+    for request in requests[RESIDENTS:]:
+        quality = colocation_quality(Sizing(request, ledger), every)
+        least = float(np.quantile(quality, BEST_TENTH))
+        for candidates in CANDIDATES:
+            drawn = quality[rng.integers(len(every), size=candidates)]
+            missed[candidates] += float(drawn.max() < least) / NEWCOMERS
+    return missed
+
+
+def _conclude_uniform(results: list[list[float]]) -> Findings:
+    return Findings(
+        tuple(
+            row(
+                "Figure 3.3",
+                f"no candidate of {candidates} in the best tenth, uniform quality, % of draws",
+                round(100 * float(np.mean(group)), 4),
+                source=f"{100 * BEST_TENTH**candidates:.4g}",
+                note="the source's law: 0.9 to the power of the number of candidates",
+            )
+            for candidates, group in zip(CANDIDATES, results, strict=True)
+        )
+        + tuple(
+            row(
+                "Figure 3.3",
+                f"candidates for quality {quality:g} but for one placement in {1 / failure:g}",
+                float(draws_for(quality, failure)),
+                source=source,
+                note="rounded up; the source gives round numbers",
+            )
+            for quality, failure, source in GUARANTEES
+        )
+    )
+
+
+def _conclude_real(results: list[list[dict[int, float]]]) -> Findings:
+    (group,) = results
+    note = "1,000 simulated servers with 1,500 applications at random; 50 newcomers for each seed"
+    return Findings(
+        tuple(
+            row(
+                "Figure 3.3",
+                f"no candidate of {candidates} in the best tenth, the scheduler's quality, % of newcomers",
+                round(100 * float(np.mean([each[candidates] for each in group])), 2),
+                source=f"{100 * BEST_TENTH**candidates:.4g}",
+                note=note,
+            )
+            for candidates in CANDIDATES
+        )
+    )
+
+
+def cluster_sums(_: int) -> tuple[int, float, float]:
+    """Servers, cores and memory of the local cluster."""
+    cluster = SCENARIOS["local-low"].draw(0).scenario.cluster
+    return len(cluster.nodes), math.fsum(cluster.cores.tolist()), math.fsum(cluster.memory_gb.tolist())
+
+
+def _conclude_cluster(results: list[list[tuple[int, float, float]]]) -> Findings:
+    (((servers, cores, memory_gb),),) = results
+    return Findings(
+        (
+            row("Table 3.3", "servers of the local cluster", float(servers), source="40"),
+            row("Table 3.3", "cores of the local cluster", cores, source="178"),
+            row("Table 3.3", "memory of the local cluster, GB", memory_gb, source="696"),
+        )
+    )
+
+
+def selections(seeds: int) -> tuple[Part, ...]:
+    """Parts on selection by candidates, and on the cluster.
+
+    Args:
+        seeds: number of draws to average over, counted from 0.
+    """
+    cases = tuple((candidates,) for candidates in CANDIDATES)
+    return (
+        over_seeds("uniform candidates", uniform_misses, seeds, _conclude_uniform, cases),
+        over_seeds("real candidates", real_misses, seeds, _conclude_real),
+        over_seeds("local cluster", cluster_sums, 1, _conclude_cluster),
+    )

@@ -1,0 +1,25 @@
+"""Every part of the reproduction of Quasar."""
+
+from __future__ import annotations
+
+from papers.quasar.phases import phases
+from papers.quasar.required import REQUIRED
+from papers.quasar.reservations import reservations
+from papers.quasar.scheduling import comparisons
+from papers.quasar.tables import tables
+from papers.rows import Part, unreproduced
+
+
+def all_parts(seeds: int) -> tuple[Part, ...]:
+    """Every part of the reproduction.
+
+    Args:
+        seeds: number of synthetic matrices and scenarios to average over.
+    """
+    return (
+        *tables(seeds),
+        *comparisons(seeds),
+        *phases(seeds),
+        *reservations(seeds),
+        unreproduced(REQUIRED),
+    )

@@ -1,0 +1,61 @@
+"""Managers of workloads with targets on 200 simulated servers: Figures 4.15 and 4.16, and swings of load."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from papers.rows import Findings, Part, over_seeds
+from papers.scenarios import Figures, SourcedFigure, levels, orderings, simulated
+
+SCENARIOS: Final = ("targets", "targets-swings")  # the source's figures are of the first one
+ORACLE: Final = "quasar, all known"
+MANAGERS: Final = (ORACLE, "quasar", "quasar, without adaptation", "paragon", "least-loaded")
+# What is above the target is worth nothing to a user, so it is cut off before the mean is taken.
+PERFORMANCE: Final = SourcedFigure(
+    "Figure 4.15",
+    "mean performance, at most 1, %",
+    {"quasar": "98", "paragon": "83", "least-loaded": "62"},
+)
+# The source counts waiting as an overhead of scheduling, in a figure of its own.
+FROM_ARRIVAL: Final = SourcedFigure("Section 3.10", "mean performance from arrival, at most 1, %", {})
+KEPT: Final = SourcedFigure("Figure 4.15", "QoS kept, %", {"quasar": "95"})
+ORDERED: Final = (PERFORMANCE, FROM_ARRIVAL, KEPT)  # figures that managers are ordered by; more is better
+LEVELS: Final = (
+    *ORDERED,
+    SourcedFigure("Figure 4.16", "cores used, %", {"quasar": "62", "least-loaded": "15"}),
+    SourcedFigure("Figure 4.16", "cores allocated, %", {}),
+)
+PAIRS: Final = (
+    (ORACLE, "quasar"),
+    ("quasar", "quasar, without adaptation"),
+    ("quasar", "paragon"),
+    ("quasar", "least-loaded"),
+    ("paragon", "least-loaded"),
+)
+
+
+def conclude(scenario: str, results: list[list[Figures]]) -> Findings:
+    """Rows of the comparison.
+
+    Args:
+        results: by seed, as the only case.
+    """
+    (group,) = results
+    told = [one if scenario == SCENARIOS[0] else replace(one, source={}) for one in LEVELS]
+    rows = [row for one in told for row in levels(scenario, one, group)]
+    for one in ORDERED:
+        rows += orderings(scenario, one, PAIRS, group)
+    return Findings(tuple(rows))
+
+
+def comparisons(seeds: int) -> tuple[Part, ...]:
+    """Parts that compare managers, one for each scenario.
+
+    Args:
+        seeds: number of draws of each scenario.
+    """
+    return tuple(
+        over_seeds(one, simulated, seeds, partial(conclude, one), ((one, MANAGERS),)) for one in SCENARIOS
+    )

@@ -1,0 +1,1 @@
+"""Simulated worlds that the published systems are tried in, with the kernels that they share."""

@@ -1,0 +1,111 @@
+"""Qualities of jobs and nodes under one manager of the lined fleet, and the classes that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kwiken.allocator.placement.headroom import SOURCE_CAUTION
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.waiting.quality_classes import QualityClasses, equal_classes, quantile_classes
+from kwiken.allocator.waiting.scores.suitability import SuitableQuality
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, Target, Workload
+from kwiken.base.arrays import Bools
+from papers.worlds.fleet.platforms import Platform
+from papers.worlds.fleet.world import World
+from papers.worlds.waiting.managers import LinedManager, Quality
+from papers.worlds.waiting.pressure import job_quality, node_qualities, offered_by_class
+from papers.worlds.waiting.rules import ACCEPTED, PAST, QOS
+
+WHOLE: Final = 100.0
+
+
+class LinedQualities:
+    """Scores of one run.
+
+    Sums of pressure are shares of the largest on either side: of the past application that causes most, and
+    of the empty node that offers most. So the most demanding applications need empty nodes of the best kind.
+
+    Args:
+        ledger: nodes as the manager sees them.
+    """
+
+    def __init__(
+        self, world: World, manager: LinedManager, platforms: tuple[Platform, ...], ledger: NodeLedger
+    ) -> None:
+        self._manager, self._ledger = manager, ledger
+        self._offered = offered_by_class(
+            np.array(
+                [
+                    [
+                        one.bandwidth_gb_per_s
+                        if name == "memory-bandwidth"
+                        else one.memory_gb
+                        if name == "memory-capacity"
+                        else 1.0
+                        if name in {"disk", "network"}
+                        else one.cache_mb
+                        for name in SOURCES
+                    ]
+                    for one in platforms
+                ]
+            )
+        )
+        past = _past(world, ledger)
+        self._most_needed = max(job_quality(one) for one in past)
+        every = np.arange(len(ledger.cluster.nodes))
+        self._most_offered = float(node_qualities(ledger, self._offered, every).max())
+        self._suitable = (
+            SuitableQuality(past, ledger.cluster, QOS) if manager.quality is Quality.SUITABLE else None
+        )
+        self._classes = (
+            equal_classes(manager.classes)
+            if manager.quality is Quality.PRESSURE
+            else quantile_classes([self.of_job(one) for one in past], manager.classes)
+        )
+
+    def classes(self) -> QualityClasses:
+        """Classes of the manager's lines."""
+        return self._classes
+
+    def pool(self, quality: float, free: int) -> int:
+        """Number of the pool of a node; -1 for none."""
+        return self._classes.of(quality) if free else -1
+
+    def of_job(self, request: PlacementRequest) -> float:
+        """Quality that a job needs, from 0 to 100."""
+        if self._suitable is not None:
+            return self._suitable.of_job(request)
+        return min(WHOLE, WHOLE * job_quality(request) / self._most_needed)
+
+    def of_node(self, node: int) -> float:
+        """Quality that a node offers now, from 0 to 100."""
+        if not self._manager.waits:
+            return 0.0
+        if self._suitable is not None:
+            return self._suitable.of_node(self._ledger, node)
+        (found,) = node_qualities(self._ledger, self._offered, np.array([node])).tolist()
+        return WHOLE * float(found) / self._most_offered
+
+    def suits(self, request: PlacementRequest) -> Bools:
+        """(n,) nodes whose class is accepted for a job by prediction, without neighbours."""
+        assert self._suitable is not None
+        return self._suitable.classes(request, ACCEPTED)[self._ledger.cluster.class_of]
+
+
+def _past(world: World, ledger: NodeLedger) -> tuple[PlacementRequest, ...]:
+    """Requests of past applications, measured everywhere, with the reservations of those that arrive."""
+    classes = tuple(one.name for one in ledger.cluster.classes)
+    found = []
+    for row in range(min(PAST, len(world.known.het))):
+        sizes = world.sizes[row % len(world.sizes)]
+        profile = world.known.profile(row, f"past-{row}", Measure.IPS, sizes, classes)
+        workload = Workload(
+            name=profile.name, memory_gb=sizes[0].memory_gb, target=Target(ips=QOS), max_replicas=1
+        )
+        found.append(replace(request_for(workload, profile, ledger.cluster, SOURCE_CAUTION), reserved=1))
+    return tuple(found)
