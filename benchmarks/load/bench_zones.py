@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.arrays import Floats
+from kwiken.model.nodes.placement import Placement
 from kwiken.traffic.document import TrafficModel
 from kwiken.traffic.maps import MapLevel
 

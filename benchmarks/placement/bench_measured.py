@@ -15,7 +15,7 @@ from kwiken.allocator.workloads.completion.gaussian import ColumnMeans, EntryErr
 from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose
 from kwiken.allocator.workloads.measurements import Measurements, measurements_from_text
 from kwiken.base.arrays import Floats, Ints
-from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+from kwiken.probes.recorded import RECORDED_HISTORY
 from papers.worlds.fleet.generators import score_rows, size_rows
 from papers.worlds.populations.platforms import platform_rows
 

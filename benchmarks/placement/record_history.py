@@ -26,10 +26,10 @@ from kwiken.allocator.contention.crosstalk import Crosstalk
 from kwiken.allocator.contention.measured_stage import StageProbe
 from kwiken.allocator.contention.stage_plan import ProbePlan, ProbeSetting
 from kwiken.allocator.workloads.profile import Size
-from kwiken.runtime.probes.build import build_kernels
-from kwiken.runtime.probes.facts import machine_facts
-from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
-from kwiken.runtime.probes.stage import StageProber, StageTarget
+from kwiken.probes.build import build_kernels
+from kwiken.probes.facts import machine_facts
+from kwiken.probes.machine import MachineProber, ProbeSettings
+from kwiken.probes.stage import StageProber, StageTarget
 from kwiken.services.search.query_mix import queries
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,7 @@ from benchmarks.harness import Row
 from kwiken.allocator.packing.needs.sensitivity import least_share, on_class, sensitivity_curve
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.base.arrays import Floats
-from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+from kwiken.probes.recorded import RECORDED_HISTORY
 
 TOLERANCES = (0.05, 0.25, 0.5, 1.0, 2.0)  # relative rise of the time of a call
 MAX_WRONG = 0.15  # share of the cases that may be told wrong

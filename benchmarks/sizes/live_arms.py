@@ -27,11 +27,11 @@ from kwiken.apps.demo.trial.arms import pass_time
 from kwiken.apps.demo.trial.measure import ArmData, attach, row_of
 from kwiken.apps.report.model.rows import LoadRow
 from kwiken.base.arrays import Floats
-from kwiken.cli.live.placing.options import PlacementOptions
+from kwiken.cli.placing.options import PlacementOptions
 from kwiken.otel.trace.recorded_requests import read_requests
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
-from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
+from kwiken.upkeep.on_nodes import clusters_on_nodes
 
 FLUSH_S = 1.5  # spans are written about once a second
 GRACE_S = 2.0

@@ -6,7 +6,8 @@ import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
 
 import click
 
@@ -16,74 +17,79 @@ from kwiken.base.errors import KwikenError
 from kwiken.base.printable import printable
 from kwiken.cli.shared.verb_group import LazyCommand, LazyGroup
 
-# Verbs by the folder that holds their modules: the verb V of folder F is `kwiken/cli/F/V.py`. The help lines
-# are kept here so that `kwiken --help` imports no verb.
-FOLDERS = {
-    "study": {
-        "advise": "Say from traces what makes requests slow, what a budget buys, and what to change.",
-        "fit": "Learn a service's stages and latencies from its traces.",
-        "explain": "Say which stages make slow requests slow, and what a budget buys there.",
-        "export": "Write a plan, a placement or a provision as settings of other programs.",
-        "report": "Write one page with charts of what was learned, planned and measured.",
+
+class Verb(NamedTuple):
+    """Verb in the table: the folder of `kwiken/cli/` that holds its module, and its line of help.
+
+    The line is kept here so that `kwiken --help` imports no verb.
+    """
+
+    folder: str
+    help: str
+
+
+# Verbs by the group in which a user meets them. The verb V of folder F is in `kwiken/cli/F/V.py`. A verb
+# whose folder is not installed is left out, so the half that places may be taken away.
+GROUPS: Final = {
+    "Learn and plan": {
+        "advise": Verb(
+            "study", "Say from traces what makes requests slow, what a budget buys, and what to change."
+        ),
+        "fit": Verb("study", "Learn a service's stages and latencies from its traces."),
+        "explain": Verb("study", "Say which stages make slow requests slow, and what a budget buys there."),
+        "plan": Verb("planning", "Apportion one budget across the stages of a profile."),
+        "simulate": Verb("planning", "Replay a profile, with a plan or without."),
+        "judge": Verb("planning", "Judge a plan on requests that it has not seen, with the ledger in force."),
+        "export": Verb("study", "Write a plan, a placement or a provision as settings of other programs."),
+        "report": Verb("study", "Write one page with charts of what was learned, planned and measured."),
     },
-    "planning": {
-        "plan": "Apportion one budget across the stages of a profile.",
-        "simulate": "Replay a profile, with a plan or without.",
-        "judge": "Judge a plan on requests that it has not seen, with the ledger in force.",
+    "Run": {
+        "serve": Verb("live", "Run a service's gateway."),
+        "stage": Verb("live", "Run one replica of one stage."),
+        "up": Verb("live", "Start a local cluster: a gateway and every stage's replicas."),
+        "down": Verb("live", "Stop the local cluster."),
+        "status": Verb("live", "Show the local cluster."),
+        "apply": Verb("live", "Put a plan in force at a running gateway."),
+        "load": Verb("live", "Send open-loop load to a gateway."),
+        "autopilot": Verb("steering", "Try plans on a running service, keep them or take them back."),
     },
-    "live": {
-        "demo": "Start a real service, learn, plan, apply, and show what it bought.",
-        "serve": "Run a service's gateway.",
-        "stage": "Run one replica of one stage.",
-        "up": "Start a local cluster: a gateway and every stage's replicas.",
-        "down": "Stop the local cluster.",
-        "status": "Show the local cluster.",
-        "apply": "Put a plan in force at a running gateway.",
-        "load": "Send open-loop load to a gateway.",
+    "Size and place": {
+        "probe": Verb("allocate", "Measure this machine's contention, and stages in a sandbox."),
+        "classify": Verb("allocate", "Predict workloads' performance on every node from a few measurements."),
+        "place": Verb("allocate", "Size workloads for their targets and place them on unequal nodes."),
+        "size": Verb(
+            "allocate", "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate."
+        ),
+        "provision": Verb(
+            "allocate", "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle."
+        ),
+        "pack": Verb("packing", "Say what to move so that fewer nodes are needed, by what tasks use."),
+        "upkeep": Verb(
+            "placing", "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages."
+        ),
     },
-    "steering": {
-        "autopilot": "Try plans on a running service, keep them or take them back.",
-        "upkeep": "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages.",
+    "Batch and data": {
+        "submit": Verb("queue", "Give the cluster a batch job."),
+        "queue": Verb("queue", "Show the cluster's batch jobs."),
+        "batch": Verb("batch", "Predict batch jobs from their logs, and plan where they run."),
+        "storage": Verb("data.storage", "Learn and replay the load of disks, and place data sets on nodes."),
+        "traffic": Verb("data.traffic", "Learn, judge and generate traffic: who sends how much to whom."),
     },
-    "allocate": {
-        "probe": "Measure this machine's contention, and stages in a sandbox.",
-        "classify": "Predict workloads' performance on every node from a few measurements.",
-        "place": "Size workloads for their targets and place them on unequal nodes.",
-        "size": "Find the cheapest replicas, nodes and reissues that meet a service's p99 at a rate.",
-        "provision": "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle.",
-        "demo-place": "Place three services on unequal nodes, load them, and stop a node.",
-    },
-    "data.storage": {
-        "storage": "Learn and replay the load of disks, and place data sets on nodes.",
-    },
-    "queue": {
-        "submit": "Give the cluster a batch job.",
-        "queue": "Show the cluster's batch jobs.",
-    },
-    "packing": {
-        "pack": "Say what to move so that fewer nodes are needed, by what tasks use.",
-    },
-    "data.traffic": {
-        "traffic": "Learn, judge and generate traffic: who sends how much to whom.",
-    },
-    "batch": {
-        "batch": "Predict batch jobs from their logs, and plan where they run.",
-    },
-    "batch.racks": {
-        "demo-batch": "Run batch jobs on three racks beside a service, three ways, and stop a rack.",
+    "Demos": {
+        "demo": Verb("live", "Start a real service, learn, plan, apply, and show what it bought."),
+        "demo-place": Verb("allocate", "Place three services on unequal nodes, load them, and stop a node."),
+        "demo-batch": Verb(
+            "batch.racks", "Run batch jobs on three racks beside a service, three ways, and stop a rack."
+        ),
     },
 }
-# Order of the verbs in `kwiken --help`, from the first look on.
-ORDER = (
-    *("demo", "advise", "fit", "plan", "explain", "simulate", "judge", "export", "report"),
-    *("serve", "stage", "up", "down", "status", "apply", "autopilot", "upkeep"),
-    *("load", "submit", "queue", "probe"),
-    *("classify", "place", "pack", "size", "provision"),
-    *("batch", "storage", "traffic"),
-    *("demo-place", "demo-batch"),
-)
-_FOLDER_OF = {verb: folder for folder, verbs in FOLDERS.items() for verb in verbs}
-VERBS = {verb: FOLDERS[_FOLDER_OF[verb]][verb] for verb in ORDER}
+_HERE: Final = Path(__file__).parent
+VERBS: Final = {
+    name: verb
+    for verbs in GROUPS.values()
+    for name, verb in verbs.items()
+    if _HERE.joinpath(*verb.folder.split(".")).is_dir()
+}
 # Verbs of earlier releases, and what does their work now.
 REMOVED = {
     "reproduce": "`python -m papers NAME` in a checkout of kwiken's source",
@@ -99,7 +105,7 @@ NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 def module_of(verb: str) -> str:
     """Full name of the module that holds a verb's command."""
-    return f"kwiken.cli.{_FOLDER_OF[verb]}.{verb.replace('-', '_')}"
+    return f"kwiken.cli.{VERBS[verb].folder}.{verb.replace('-', '_')}"
 
 
 class Verbs(LazyGroup):
@@ -198,7 +204,8 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
 
 @click.command(
     cls=Verbs,
-    lazy={verb: LazyCommand(module_of(verb), line) for verb, line in VERBS.items()},
+    lazy={name: LazyCommand(module_of(name), verb.help) for name, verb in VERBS.items()},
+    groups=GROUPS,
     removed=REMOVED,
     noun="verb",
     invoke_without_command=True,

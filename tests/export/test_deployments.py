@@ -10,7 +10,7 @@ import yaml
 
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
-from kwiken.allocator.placement.placement_document import PLACED_GATE, Placement, document
+from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
@@ -18,6 +18,7 @@ from kwiken.export.deployments.compose import compose_file
 from kwiken.export.deployments.deployment import Build, Deployment, replicas_of
 from kwiken.export.deployments.image import ImageContent, dockerfile, dockerignore
 from kwiken.export.deployments.kubernetes import kubernetes_files
+from kwiken.model.nodes.placement import PLACED_GATE, Placement
 from kwiken.model.service.service import Service
 from tests.support.runtime.clusters import cluster, profile, requested
 

@@ -22,7 +22,7 @@ import pytest
 from tests.support.project import source_trees
 from tests.support.project.room_arrows import modules, rooms_of
 from tests.support.project.source_trees import nodes, tree
-from tests.support.project.wings import BRAIN, MAY_USE, WINGS
+from tests.support.project.wings import BRAIN, MAY_USE, SECOND_HALF, WINGS, in_second_half
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "kwiken"
@@ -41,7 +41,7 @@ MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__ma
 KNOWN_DOUBLES = {"Answer", "Cluster", "Correction", "Request"}
 MAX_ROOMS, MAX_ARROWS = 22, 110  # of the picture of `kwiken/`, and of each wing
 MOST_OF = {
-    CODE: 16,  # the wings, which are the drawing of the architecture
+    CODE: 18,  # the wings, which are the drawing of the architecture
     ROOT / "papers": 20,  # a folder for each source
 }
 MAX_LINES = 600
@@ -131,6 +131,49 @@ def test_a_package_imports_only_what_stands_below_it(package: str) -> None:
                     yield f"{path.relative_to(ROOT)}:{line}: {package} may not import {target}"
 
     assert not listed(offences())
+
+
+def test_the_first_half_never_imports_the_second() -> None:
+    """The half that buys p99 works without the half that sizes and places."""
+
+    def offences() -> Iterator[str]:
+        for module, path in MODULES.items():
+            if module.startswith("kwiken") and not in_second_half(module):
+                for line, target, _ in imported(path):
+                    if in_second_half(target):
+                        yield f"{path.relative_to(ROOT)}:{line}: imports {target} of the other half"
+
+    assert not listed(offences())
+    assert all(
+        any(in_second_half(module) for module in MODULES if module.startswith(one)) for one in SECOND_HALF
+    )
+
+
+def test_verbs_of_the_second_half_are_known_by_their_table(tmp_path: Path) -> None:
+    """Taking the half that places away leaves a working command without its verbs."""
+    for path in CODE.rglob("*"):
+        place = tmp_path / path.relative_to(ROOT)
+        module = ".".join(place.relative_to(tmp_path).with_suffix("").parts).removesuffix(".__init__")
+        if path.is_file() and "__pycache__" not in path.parts and not in_second_half(module):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(path.read_bytes())
+    program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from kwiken.cli import main; main()"
+    cases = (
+        (["--help"], "advise", "classify"),
+        (["up", "--help"], "--replicas", "--prices"),
+        (["export", "--help"], "|envoy|", "|kueue|"),
+    )
+    for words, kept, gone in cases:
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path), *words],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert kept in done.stdout
+        assert gone not in done.stdout
 
 
 def test_only_doors_offer_names() -> None:
@@ -357,7 +400,7 @@ def test_a_replica_knows_no_plans_and_no_version_before_it_is_asked() -> None:
 
 @pytest.mark.parametrize("program", ["guard", "record_inputs", "run_stage"])
 def test_the_programs_of_a_probe_start_without_the_heavy_libraries(program: str) -> None:
-    assert not loaded_by(f"import kwiken.runtime.probes.{program}") & HEAVY
+    assert not loaded_by(f"import kwiken.probes.{program}") & HEAVY
 
 
 def test_a_plan_is_read_without_numpy() -> None:

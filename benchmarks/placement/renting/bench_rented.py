@@ -39,11 +39,11 @@ from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.layout import EmulatedNode, Layout, ReplicaPlace
 from kwiken.runtime.cluster.settings import ClusterSettings
-from kwiken.runtime.upkeep.assignment import Assignment
-from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
-from kwiken.runtime.upkeep.rental_journal import RentalJournal
-from kwiken.runtime.upkeep.rented_nodes import RentedNodes
-from kwiken.runtime.upkeep.upkeep import Upkeep
+from kwiken.upkeep.assignment import Assignment
+from kwiken.upkeep.on_nodes import clusters_on_nodes
+from kwiken.upkeep.rental_journal import RentalJournal
+from kwiken.upkeep.rented_nodes import RentedNodes
+from kwiken.upkeep.upkeep import Upkeep
 
 MODULE = "kwiken.services.trio:digest"
 STAGE = "hashing"

@@ -21,9 +21,9 @@ from kwiken.allocator.adaptation.replicas import Replicas
 from kwiken.allocator.adaptation.retries import Retries
 from kwiken.allocator.adaptation.watch import Need, Observation, WorkloadWatch
 from kwiken.allocator.placement.order import Scheduler
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.nodes.placement import Placement
 
 GROWTH: Final = 1.15  # need of a workload that misses its target, as a factor of what it was given
 MAX_FACTOR: Final = 8.0  # of need over the predicted one; beyond it the prediction is wrong in kind

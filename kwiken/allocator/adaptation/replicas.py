@@ -11,10 +11,11 @@ import numpy as np
 
 from kwiken.allocator.adaptation.actions import Resize, Start, Stop
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
-from kwiken.allocator.placement.placement_document import Placement, resume as resume_placement
+from kwiken.allocator.placement.placement_document import resume as resume_placement
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import SizedReplica, Sizing
 from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.nodes.placement import Placement
 
 
 class Replicas:

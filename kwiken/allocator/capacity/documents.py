@@ -8,13 +8,13 @@ from typing import Final
 from kwiken.allocator.capacity.supply import CORES_PER_REPLICA, Sizes
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import Verified
-from kwiken.allocator.placement.order import PlacingStatus
-from kwiken.allocator.placement.placement_document import (
+from kwiken.allocator.placement.placement_document import placed_nodes
+from kwiken.model.nodes.placement import (
     VERSION as PLACEMENT_VERSION,
     PlacedReplica,
     PlacedWorkload,
     Placement,
-    placed_nodes,
+    PlacingStatus,
 )
 from kwiken.model.plan.plan import (
     VERSION as PLAN_VERSION,

@@ -26,10 +26,10 @@ from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.supply import Sizes, Supply
 from kwiken.allocator.capacity.trials import StageTrials
 from kwiken.allocator.capacity.verification import Verified, resampled_p99, verify
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
+from kwiken.model.nodes.placement import Placement
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.cost_models import costs
 from kwiken.model.profile.profile import Profile

@@ -6,7 +6,6 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import partial
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
@@ -16,6 +15,7 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, SizedReplica, Sizing
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.placement import PlacingStatus
 
 # Of the performance needed, below which a workload waits (section 3.7 step 6).
 MIN_SHARE_ACCEPTED: Final = 0.95
@@ -61,23 +61,6 @@ class ImprovingScheduler(Protocol):
 
     def improve(self, newcomers: Sequence[Newcomer]) -> None:
         """Lower the cost of workloads with targets; a met target stays met, and what ran before stays."""
-
-
-class PlacingStatus(StrEnum):
-    """What became of a workload.
-
-    Attributes:
-        MET: its target is met as surely as asked.
-        SHORT: it runs, and misses its target by up to 5%, or is not sure enough to meet it. A scheduler of
-            reservations, which does not size for the target, may miss it by more.
-        QUEUED: it waits; the free nodes do not come near its target.
-        BEST_EFFORT: it runs as far as there is room, and nothing was promised.
-    """
-
-    MET = "met"
-    SHORT = "short"
-    QUEUED = "queued"
-    BEST_EFFORT = "best-effort"
 
 
 @dataclass(eq=False)

@@ -1,168 +1,25 @@
-"""Placement: the document that says which replica of which workload runs on which node, as versioned JSON."""
+"""Placements written down as documents, and resumed from them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final
 
-import msgspec
 import numpy as np
 
 from kwiken.allocator.placement.node_ledger import Draw, DrawKind, NodeLedger
-from kwiken.allocator.placement.order import PlacedOrNot, PlacingStatus
+from kwiken.allocator.placement.order import PlacedOrNot
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Forecast, Sizing
-from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.model.nodes.nodes import Cluster
-
-VERSION: Final = 1
-PLACED_GATE: Final = "kwiken/placed"  # what a pod of Kubernetes waits for until an upkeep has chosen its node
-MAX_BYTES: Final = 256 << 20  # of a document
-SAME_SIZE: Final = 1e-6  # cores or GB by which a written size may be off
-
-
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-_Positive = Annotated[float, msgspec.Meta(gt=0)]
-_NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-
-class PlacedNode(_Struct, frozen=True, kw_only=True):
-    """Node that a placement uses or could have used.
-
-    Attributes:
-        node_class: name of its class; `class` in JSON.
-        zone: name of its zone; empty for a zone of its own.
-        memory_gb: memory, in units of GB.
-    """
-
-    name: str
-    node_class: str = msgspec.field(name="class")
-    zone: str = ""
-    cores: _Positive
-    memory_gb: _Positive
-
-
-class PlacedReplica(_Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """One replica.
-
-    Attributes:
-        cores: number of cores for its own work.
-        memory_gb: memory, in units of GB.
-        reissue_cores: number of cores kept for copies of calls.
-        catch_up_cores: number of cores kept for threads of late requests.
-    """
-
-    node: str
-    cores: _Positive
-    memory_gb: _Positive
-    reissue_cores: _NotNegative = 0.0
-    catch_up_cores: _NotNegative = 0.0
-
-
-class PlacedWorkload(_Struct, frozen=True, kw_only=True):
-    """One workload with its replicas.
-
-    Attributes:
-        service: name of the service that it is a part of; empty for none.
-        stage: name of the stage of that service; empty for none.
-        spread: what no two replicas may share: `none`, `node` or `zone`.
-        required: performance that meets its target, work per second; 0 for best-effort work.
-        expected: predicted performance with all neighbours, work per second.
-        needed: performance that the prediction had to reach, work per second: the target with headroom.
-        probability: probability that the target is met, 0 to 1; 1 for best-effort work.
-        cost_per_hour: cost of the replicas in an hour.
-        nearest: for a workload that waits, performance that the free nodes could give as surely, work per
-            second; 0 else.
-        nearest_empty: for a workload that waits, the same of all nodes if they were empty; 0 else.
-        evicted: by best-effort workload: number of its replicas that made room.
-    """
-
-    name: str
-    service: str = ""
-    stage: str = ""
-    spread: str = "none"
-    status: PlacingStatus
-    required: _NotNegative
-    expected: _NotNegative
-    needed: _NotNegative
-    probability: Annotated[float, msgspec.Meta(ge=0, le=1)]
-    cost_per_hour: _NotNegative
-    nearest: _NotNegative = 0.0
-    nearest_empty: _NotNegative = 0.0
-    evicted: dict[str, int] = {}
-    replicas: list[PlacedReplica]
-
-
-class Placement(_Struct, frozen=True, kw_only=True):
-    """Placement of workloads on the nodes of a cluster.
-
-    Attributes:
-        version: version of the format; must be 1.
-        scheduler: name of the scheduler that made it.
-        confidence: probability with which each target was to be met, 0 to 1.
-    """
-
-    version: int
-    scheduler: str
-    confidence: Annotated[float, msgspec.Meta(gt=0, le=1)]
-    nodes: list[PlacedNode]
-    workloads: list[PlacedWorkload]
-
-    def to_json(self) -> str:
-        """The placement as JSON, readable by `from_json`."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str) -> Placement:
-        """Read a placement.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the field that is missing, unknown, doubled or out of range, or an unknown
-                version.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-        if isinstance(raw, dict):
-            check_version(raw.get("version", VERSION), VERSION, where=where)
-        found = convert(raw, cls, where=where)
-        _check(found, where)
-        return found
-
-
-def _check(placement: Placement, where: str) -> None:
-    """Check that names are unique, and that replicas stand on nodes that are listed and have the room."""
-    room: dict[str, tuple[float, float]] = {}
-    for place, node in enumerate(placement.nodes):
-        if node.name in room:
-            raise InputError(f"nodes[{place}].name: {node.name!r} is given twice", where=where)
-        room[node.name] = node.cores, node.memory_gb
-    names: set[str] = set()
-    for place, workload in enumerate(placement.workloads):
-        path = f"workloads[{place}]"
-        if workload.name in names:
-            raise InputError(f"{path}.name: {workload.name!r} is given twice", where=where)
-        names.add(workload.name)
-        for number, replica in enumerate(workload.replicas):
-            if replica.node not in room:
-                raise InputError(
-                    f"{path}.replicas[{number}].node: no node {replica.node!r} in the document",
-                    where=where,
-                )
-            cores, memory_gb = room[replica.node]
-            cores -= replica.cores + replica.reissue_cores + replica.catch_up_cores
-            memory_gb -= replica.memory_gb
-            if cores < -SAME_SIZE or memory_gb < -SAME_SIZE:
-                raise InputError(
-                    f"{path}.replicas[{number}]: node {replica.node!r} has no room for it", where=where
-                )
-            room[replica.node] = cores, memory_gb
+from kwiken.model.nodes.placement import (
+    SAME_SIZE,
+    VERSION,
+    PlacedNode,
+    PlacedReplica,
+    PlacedWorkload,
+    Placement,
+)
 
 
 def document(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement.order import PlacingStatus
 from kwiken.apps.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
+from kwiken.model.nodes.placement import PlacingStatus
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's
 MAX_LATE_MS: Final = 25.0  # p99 of the delay of requests

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement.order import PlacingStatus
 from kwiken.apps.demo_place.traffic import ClientStream, p99_ms
+from kwiken.model.nodes.placement import PlacingStatus
 
 STEP_S: Final = 0.5  # of the time to recovery
 STEADY_S: Final = 8.0  # least time for which targets must be kept to count as kept again

@@ -18,7 +18,6 @@ import msgspec
 
 from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.placement.headroom import Caution
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
@@ -55,15 +54,16 @@ from kwiken.base.machine.processor_use import Reading, use_between
 from kwiken.base.machine.reading import read_processors
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.nodes import Cluster as Nodes
+from kwiken.model.nodes.placement import Placement
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.layout import Layout
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.node_classes.node_limits import NodeLimits
-from kwiken.runtime.upkeep.assignment import Assignment
-from kwiken.runtime.upkeep.on_nodes import clusters_on_nodes
-from kwiken.runtime.upkeep.upkeep import Upkeep
+from kwiken.upkeep.assignment import Assignment
+from kwiken.upkeep.on_nodes import clusters_on_nodes
+from kwiken.upkeep.upkeep import Upkeep
 
 SCHEDULERS: Final = ("least-loaded", "reservation", "thrifty")  # the last one is kept at its targets
 CONFIDENCE: Final = 0.95

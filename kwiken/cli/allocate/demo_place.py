@@ -128,7 +128,7 @@ def _show(arms: list[PlacedArm]) -> None:
 
 def _where(one: ServiceOutcome) -> str:
     """Nodes of a service, and whether there was too little room for it."""
-    from kwiken.allocator.placement.order import PlacingStatus
+    from kwiken.model.nodes.placement import PlacingStatus
 
     if not one.nodes:
         return "no room"

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from kwiken.allocator.placement.headroom import Caution
     from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
     from kwiken.allocator.placement.order import AddedNodes, PlacedOrNot, Scheduler
-    from kwiken.allocator.placement.placement_document import PlacedWorkload, Placement
     from kwiken.allocator.placement.request import PlacementRequest
     from kwiken.allocator.workloads.profile import WorkloadProfile
     from kwiken.allocator.workloads.workload import Workload
     from kwiken.model.nodes.nodes import Cluster
+    from kwiken.model.nodes.placement import PlacedWorkload, Placement
     from kwiken.model.plan.plan import Plan
 
 # Copied from the package, so that a help text does not load NumPy.
@@ -264,7 +264,7 @@ def _documents(
 
 def _load_placement(path: str) -> Placement:
     text = read_text(path, MAX_PLACEMENT)
-    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.model.nodes.placement import Placement
 
     return Placement.from_json(text, where=path)
 

@@ -22,9 +22,6 @@ from kwiken.cli.live.gateway.autopilot_beside import (
     autopilot_options,
     steered,
 )
-from kwiken.cli.live.placing.options import PlacementOptions, placement_options
-from kwiken.cli.live.placing.placement_inputs import Placed
-from kwiken.cli.live.placing.run_on_nodes import keep_targets, log_event, on_nodes
 from kwiken.cli.live.server_options import (
     MAX_PORT,
     ServerSettings,
@@ -37,8 +34,9 @@ from kwiken.cli.live.server_options import (
     trace_options,
     transport_option,
 )
+from kwiken.cli.shared.additions import NodePlacing, Nodes, placing_options
 from kwiken.cli.shared.options import NOT_NEGATIVE, load_service
-from kwiken.runtime.base.log_events import Event
+from kwiken.runtime.base.log_events import Event, log_event
 
 if TYPE_CHECKING:
     from kwiken.model.service.service import Service
@@ -63,7 +61,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     metavar="STAGE=N",
     help="Number of replicas of a stage, in place of the service's own; repeatable.",
 )
-@placement_options
+@placing_options
 @click.option(
     "--gateways",
     type=click.IntRange(min=1),
@@ -95,7 +93,7 @@ def command(
     others: tuple[str, ...],
     trace: TraceSettings,
     replicas: tuple[str, ...],
-    placing: PlacementOptions,
+    placing: NodePlacing | None,
     gateways: int,
     transport: Literal["http", "grpc"],
     grpc_port: int | None,
@@ -123,7 +121,7 @@ def command(
     if len(services) > 1:
         _check_several(server.port, len(services), {"--plan": plan, "--grpc-port": grpc_port})
     counts = replica_counts(services, replicas)
-    placed = placing.read(services)
+    placed = placing.read(services) if placing is not None else None
     there = placed.replicas if placed is not None else {}
     if twice := [stage for name, of in counts.items() for stage in of if stage in there.get(name, {})]:
         raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
@@ -148,7 +146,7 @@ def command(
 
         words = [*targets, *server.arguments(), *trace.arguments(), "--state", state]
         words += ["--gateways", str(gateways)]
-        words += placing.arguments()
+        words += placing.arguments() if placing is not None else []
         words += ["--plan", plan] if plan is not None else []
         words += autopilot.arguments()
         words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
@@ -206,7 +204,9 @@ def command(
 
     starts = {service.name: functools.partial(start, place) for place, service in enumerate(services)}
     try:
-        asyncio.run(_run(starts, placed, files, warnings, functools.partial(_steering, autopilot, traces)))
+        asyncio.run(
+            _run(starts, placing, placed, files, warnings, functools.partial(_steering, autopilot, traces))
+        )
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
 
@@ -309,7 +309,8 @@ def _check_plan(path: str, service: Service) -> None:
 
 async def _run(
     starts: Mapping[str, Callable[[Layout | None], Cluster]],
-    placed: Placed | None,
+    placing: NodePlacing | None,
+    placed: Nodes | None,
     files: Sequence[StateFiles],
     warnings: Mapping[Event, str],
     steering: Callable[[Cluster, StateFiles], contextlib.AbstractAsyncContextManager[None]],
@@ -337,29 +338,26 @@ async def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, halt)
     async with contextlib.AsyncExitStack() as stack:
-        upkeep = jobs = None
-        if placed is None:
+        keep = None
+        if placed is None or placing is None:
             clusters = {name: await stack.enter_async_context(start(None)) for name, start in starts.items()}
         else:
             folder = files[0].folder
-            clusters, upkeep, jobs = await stack.enter_async_context(on_nodes(starts, placed, folder))
+            clusters, keep = await stack.enter_async_context(placing.running(starts, placed, folder))
         up = True
         for event, line in warnings.items():
-            log_event(event, line, logging.WARNING)
+            log_event(LOG, event, line, logging.WARNING)
         for cluster, each in zip(clusters.values(), files, strict=True):
             count = sum(len(those) for those in cluster.replicas.values())
             line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
-            log_event(Event.CLUSTER_UP, line)
+            log_event(LOG, Event.CLUSTER_UP, line)
             await stack.enter_async_context(steering(cluster, each))
         for cluster in clusters.values():
             say(cluster.gateway_url)
         sys.stdout.flush()
-        if upkeep is None:
-            await stop.wait()
-        else:
-            await keep_targets(upkeep, jobs, stop)
+        await (stop.wait() if keep is None else keep(stop))
         verb = "is" if len(clusters) == 1 else "are"
-        log_event(Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
+        log_event(LOG, Event.CLUSTER_STOPPING, f"{', '.join(clusters)} {verb} stopping")
 
 
 @contextlib.asynccontextmanager

@@ -145,7 +145,7 @@ def _cluster(text: str, where: str) -> tuple[PackedCluster, KubernetesCluster | 
     """Read a cluster of kubectl or a placement; told apart by the fields of the document."""
     from kwiken.allocator.packing.documents.kubernetes import cluster_from_kubectl
     from kwiken.allocator.packing.documents.placements import cluster_from_placement
-    from kwiken.allocator.placement.placement_document import Placement
+    from kwiken.model.nodes.placement import Placement
 
     if '"scheduler"' in text[:4096] and '"items"' not in text[:4096]:
         return cluster_from_placement(Placement.from_json(text, where=where), where=where), None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
@@ -31,6 +31,7 @@ class LazyGroup(click.Group):
         lazy: the commands by name, in the order of the help text.
         noun: what the group's messages call a command, such as "verb".
         removed: commands of earlier releases, and what does their work now.
+        groups: names of commands by the heading under which the help text lists them; None for one list.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class LazyGroup(click.Group):
         lazy: Mapping[str, LazyCommand],
         noun: str,
         removed: Mapping[str, str] | None = None,
+        groups: Mapping[str, Collection[str]] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(**attributes)
         self._lazy = lazy
         self._removed = removed or {}
+        self._groups = groups or {f"{noun.capitalize()}s": lazy}
         self._noun = noun
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -78,8 +81,10 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table of commands and their help lines, without importing any command."""
         del ctx
-        with formatter.section(f"{self._noun.capitalize()}s"):
-            formatter.write_dl([(name, each.help) for name, each in self._lazy.items()])
+        for heading, names in self._groups.items():
+            if rows := [(name, self._lazy[name].help) for name in names if name in self._lazy]:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
 
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from kwiken.apps.console.output import check_writable, note, note_written, read_
 from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
+from kwiken.cli.shared.additions import document_exports
 from kwiken.cli.shared.options import given, load_plan, needs_extra
 from kwiken.cli.study.export_service import ServiceOptions, is_service, service_options, write_service
 
@@ -22,14 +22,10 @@ if TYPE_CHECKING:
     from kwiken.model.plan.plan import Plan
 
 PROGRAMS: Final = ("grpc", "envoy", "istio")
-MANIFESTS: Final = ("compose", "kubernetes")
-POOLS: Final = ("karpenter",)
-QUEUES: Final = ("kueue",)
-ENGINES: Final = ("spark", "yarn", "dask")  # of batch jobs; a plan of racks goes to kubernetes too
-MAX_PROVISION: Final = 16 * MIB
+DOCUMENTS: Final = document_exports()  # None without the half that places
+OF_SERVICES: Final = ("compose", "kubernetes")
+OF_DOCUMENTS: Final = DOCUMENTS.PROGRAMS if DOCUMENTS is not None else ()
 MAX_MAP: Final = 4 * MIB
-MAX_RACK_PLAN: Final = 256 * MIB
-HEAD: Final = 4096  # characters by which a plan of racks is told from a placement
 
 
 @click.command()
@@ -37,7 +33,7 @@ HEAD: Final = 4096  # characters by which a plan of racks is told from a placeme
 @click.option(
     "--to",
     "program",
-    type=click.Choice((*PROGRAMS, *MANIFESTS, *POOLS, *QUEUES, *ENGINES)),
+    type=click.Choice(tuple(dict.fromkeys((*PROGRAMS, *OF_SERVICES, *OF_DOCUMENTS)))),
     required=True,
     help="Whose settings to write; compose and kubernetes take a service, or a placement from kwiken place; "
     "karpenter a provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask "
@@ -92,8 +88,8 @@ def command(
     if (of_service := given(*ServiceOptions.__dataclass_fields__)) is not None:
         raise click.UsageError(f"{of_service} goes with a service, MODULE:NAME")
     check_writable(out)
-    if program in (*MANIFESTS, *POOLS, *QUEUES, *ENGINES):
-        _write_manifest(source, program, out)
+    if program in OF_DOCUMENTS:
+        _write_document(source, program, out)
         return
     learned = load_plan(source)
     from kwiken.export.plans.programs import PROGRAMS as EXPORTERS, missing_calls
@@ -112,56 +108,12 @@ def command(
     note_written(out)
 
 
-def _write_manifest(path: str, program: str, out: str) -> None:
-    """Write the replicas of a placement, the node pools of a provision, or the queues of lines."""
+def _write_document(path: str, program: str, out: str) -> None:
+    """Write a document of the half that places: replicas, node pools, queues, or racks."""
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
-    if program in POOLS:
-        _write_pools(path, out)
-        return
-    if program in QUEUES:
-        _write_queues(path, out)
-        return
-    text = read_text(path, MAX_RACK_PLAN if program in ENGINES else MAX_PLACEMENT)
-    if program in ENGINES or (program == "kubernetes" and '"minimise":' in text[:HEAD]):
-        _write_racks(path, text, program, out)
-        return
-    from kwiken.allocator.placement.placement_document import Placement
-    from kwiken.export.placements.manifests import MANIFESTS as WRITERS
-
-    write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
-    note_written(out)
-
-
-def _write_racks(path: str, text: str, program: str, out: str) -> None:
-    """Write the racks and priorities of batch jobs, and note what the engine cannot be told."""
-    from kwiken.batch.racks.document import RackPlan
-    from kwiken.export.racks.settings import RACK_PROGRAMS, untold
-
-    write_text(out, RACK_PROGRAMS[program](RackPlan.from_json(text, where=path)))
-    if out != "-":
-        for remark in untold(program):
-            note(f"note: {remark}")
-    note_written(out)
-
-
-def _write_pools(path: str, out: str) -> None:
-    """Write the node pools of a provision."""
-    text = read_text(path, MAX_PROVISION)
-    from kwiken.allocator.provisioning.document import Provision
-    from kwiken.export.provisions.karpenter import karpenter_pools
-
-    write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
-    note_written(out)
-
-
-def _write_queues(path: str, out: str) -> None:
-    """Write a queue for each line, in one cohort."""
-    text = read_text(path, MAX_PROVISION)
-    from kwiken.allocator.waiting.document import LinesDocument
-    from kwiken.export.lines.kueue import kueue_queues
-
-    write_text(out, kueue_queues(LinesDocument.from_json(text, where=path), where=path))
+    assert DOCUMENTS is not None
+    DOCUMENTS.write_document(path, program, out)
     note_written(out)
 
 

@@ -200,9 +200,9 @@ def _check(program: str, options: ServiceOptions, out: str) -> None:
 def _deployment(
     service: Service, source: str, program: str, options: ServiceOptions, image: ImageFiles
 ) -> Deployment:
-    from kwiken.allocator.placement.placement_document import Placement
     from kwiken.export.deployments.deployment import Build, Deployment, replicas_of
     from kwiken.export.placements.groups import check_host_names, name_in_kubernetes
+    from kwiken.model.nodes.placement import Placement
 
     placement = None
     where = options.placement or "the service"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
 from kwiken.export.deployments.certificates import door_words, replica_words, stage_words
 from kwiken.export.placements.groups import ReplicaGroup, name_in_kubernetes, replica_groups
+from kwiken.model.nodes.placement import Placement
 from kwiken.model.service.service import Service
 
 GATEWAY_PORT: Final = 8080

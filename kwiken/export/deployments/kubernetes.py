@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kwiken.allocator.placement.placement_document import PLACED_GATE
 from kwiken.base.errors import InputError
 from kwiken.export.deployments.certificates import (
     FOLDER as TLS_FOLDER,
@@ -24,6 +23,7 @@ from kwiken.export.deployments.deployment import (
 from kwiken.export.deployments.upkeep import UPKEEP_FILES, upkeep_objects
 from kwiken.export.placements.groups import MAX_LABEL, affinity_of, spread_of
 from kwiken.export.yaml import dump
+from kwiken.model.nodes.placement import PLACED_GATE
 
 PLAN_FOLDER: Final = "/etc/kwiken/plan"
 # A replica that ends still answers for as long as a gateway may take to look its name up again: 5 s between

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kwiken.allocator.placement.placement_document import PlacedReplica, PlacedWorkload, Placement
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.placement import PlacedReplica, PlacedWorkload, Placement
 
 MAX_LABEL: Final = 63  # characters of a name in Kubernetes
 MEBIBYTES_PER_GB: Final = 1e9 / 2**20

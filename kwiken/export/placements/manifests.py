@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.placements.groups import (
@@ -22,6 +21,7 @@ from kwiken.export.placements.groups import (
     unique,
 )
 from kwiken.export.yaml import dump
+from kwiken.model.nodes.placement import Placement
 
 
 def kubernetes_patches(placement: Placement, *, where: str) -> str:

@@ -5,6 +5,7 @@ A line of the log belongs to one event. Lines of libraries, and of a service's o
 
 from __future__ import annotations
 
+import logging
 from enum import StrEnum
 from typing import Any, Final
 
@@ -75,3 +76,8 @@ def about(event: Event, *, trace_id: int = 0) -> dict[str, Any]:
         trace_id: trace of the request that the line is about; 0 for none.
     """
     return {EVENT: event.value, TRACE: f"{trace_id:032x}" if trace_id else None}
+
+
+def log_event(log: logging.Logger, event: Event, line: str, level: int = logging.INFO) -> None:
+    """Log an event as one line."""
+    log.log(level, "%s", line, extra=about(event))

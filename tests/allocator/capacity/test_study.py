@@ -20,9 +20,9 @@ from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.study import SizeStudy, UnmetTargetError, study_size
 from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, StageTrials
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.placement import Placement
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.cost_models import costs
 from kwiken.model.profile.profile import Profile

@@ -18,7 +18,7 @@ from kwiken.allocator.contention.stage_plan import ProbeSetting
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.allocator.workloads.profile import Size
 from kwiken.allocator.workloads.workload import Measure
-from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+from kwiken.probes.recorded import RECORDED_HISTORY
 
 BASE = ProbeSetting(Size(0.5, 1.0), 1, "speed-1", 1.0)
 HALF = ProbeSetting(Size(0.5, 1.0), 1, "speed-0.5", 0.5)

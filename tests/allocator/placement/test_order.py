@@ -11,15 +11,8 @@ import pytest
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger
-from kwiken.allocator.placement.order import (
-    Newcomer,
-    PlacedOrNot,
-    PlacingStatus,
-    admit,
-    admit_all,
-    nodes_to_add,
-)
-from kwiken.allocator.placement.placement_document import Placement, document, resume, total_cost
+from kwiken.allocator.placement.order import Newcomer, PlacedOrNot, admit, admit_all, nodes_to_add
+from kwiken.allocator.placement.placement_document import document, resume, total_cost
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import take, trim
@@ -28,6 +21,7 @@ from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.placement import Placement, PlacingStatus
 from tests.support.allocation.filled_ledger import occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

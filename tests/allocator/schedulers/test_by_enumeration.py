@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
-from kwiken.allocator.placement.order import PlacingStatus, admit_all
+from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.quality import contention_on
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
@@ -27,6 +27,7 @@ from kwiken.allocator.schedulers.sampled import SampledScheduler
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.nodes.placement import PlacingStatus
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

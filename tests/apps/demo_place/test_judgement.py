@@ -15,7 +15,7 @@ from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.adaptation.watch import Observation
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger
-from kwiken.allocator.placement.order import PlacingStatus, admit_all
+from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.schedulers.names import scheduler
@@ -52,6 +52,7 @@ from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
 from kwiken.apps.demo_place.verbs import run_verb
 from kwiken.base.errors import KwikenError
 from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.placement import PlacingStatus
 from tests.support.allocation.replica_lines import CALLS, p99_of_lines
 
 OURS = "times the cost of thrifty"

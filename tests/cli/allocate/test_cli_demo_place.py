@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kwiken.allocator.placement.order import PlacingStatus
 from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, PlacedArm, Recovery, ServiceOutcome
 from kwiken.base.errors import KwikenError
+from kwiken.model.nodes.placement import PlacingStatus
 from tests.support.project.commands import refused, run
 
 

@@ -10,11 +10,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from kwiken.allocator.placement.order import MIN_SHARE_ACCEPTED
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.allocator.schedulers.names import SCHEDULERS
 from kwiken.allocator.waiting.document import LinesDocument
 from kwiken.cli.allocate import place
 from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.placement import Placement
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "allocator"

@@ -14,7 +14,7 @@ from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.errors import InputError
 from kwiken.cli.allocate.probing.probe_sources import chosen_sources
 from kwiken.model.profile.codec import profile_to_json
-from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+from kwiken.probes.recorded import RECORDED_HISTORY
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 from tests.support.project.compilers import needs_compiler
@@ -153,7 +153,7 @@ def test_requests_are_needed(tmp_path: Path) -> None:
 
 
 def test_a_stage_is_not_measured_twice_under_one_name(requests: str, tmp_path: Path) -> None:
-    from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+    from kwiken.probes.recorded import RECORDED_HISTORY
 
     out = tmp_path / "mine.toml"
     entry = '[[workloads]]\nname = "hello/tidy"\nmeasure = "rate"\n'

@@ -10,8 +10,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.cli.allocate import size
+from kwiken.model.nodes.placement import Placement
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.codec import profile_to_json
 from kwiken.model.profile.profile import Origin

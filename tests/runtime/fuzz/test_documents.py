@@ -14,7 +14,6 @@ from hypothesis import given, settings, strategies as st
 from kwiken.allocator.contention.machine_probe import probe_from_json
 from kwiken.allocator.packing.documents.kubernetes import cluster_from_kubectl
 from kwiken.allocator.packing.documents.usage_files import usage_from_csv, usage_from_prometheus
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.allocator.provisioning.document import Provision
 from kwiken.allocator.provisioning.interruptions import recording_from_json
 from kwiken.allocator.provisioning.load_curve import load_from_text
@@ -29,12 +28,13 @@ from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.racks.document import RackPlan
 from kwiken.export.plans.calls import read_targets
 from kwiken.model.nodes.document import cluster_from_toml
-from kwiken.otel.flows.logs import read_flow_logs
+from kwiken.model.nodes.placement import Placement
 from kwiken.storage.consolidation.document import datasets_from_toml, demand_from_text, history_from_csv
 from kwiken.storage.model.document import model_from_json
 from kwiken.storage.trace.formats import trace_from_text
 from kwiken.tail.queueing.load.queues_document import queues_from_toml
 from kwiken.traffic.document import TrafficModel
+from kwiken.traffic.span_flows.logs import read_flow_logs
 from tests.runtime.fuzz.test_decoders import check_refusal, damaged
 
 EXAMPLES: Final = {

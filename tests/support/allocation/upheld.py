@@ -18,9 +18,9 @@ from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.layout import EmulatedNode, Layout
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.node_classes.node_limits import NodeLimits
-from kwiken.runtime.upkeep.assignment import Assignment
-from kwiken.runtime.upkeep.node_repacker import NodeRepacker
-from kwiken.runtime.upkeep.upkeep import Upkeep
+from kwiken.upkeep.assignment import Assignment
+from kwiken.upkeep.node_repacker import NodeRepacker
+from kwiken.upkeep.upkeep import Upkeep
 
 TARGET = "tests.support.services.http:service"
 BESIDE = {"middle": 1, "last": 1}  # replicas of the stages that are not on nodes

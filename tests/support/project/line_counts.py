@@ -25,7 +25,7 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "ARQ": (
         "allocator/waiting",
-        "runtime/upkeep/jobs",
+        "upkeep/jobs",
         "runtime/cluster/state/jobs",
         "runtime/decisions/lines",
         "export/lines",
@@ -61,14 +61,14 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     "BLOC": ("storage/consolidation",),
     "ECHO": (
         "traffic",
-        "otel/flows",
+        "traffic/span_flows",
         "allocator/distance",
         "cli/data/traffic",
     ),
 }
 LATER: Final[dict[str, tuple[str, ...]]] = {
     "autopilot": ("tail/autopilot", "runtime/gateway/steering", "cli/steering"),
-    "Kubernetes and images": ("runtime/upkeep/kubernetes", "export/deployments", "apps/deploy"),
+    "Kubernetes and images": ("upkeep/kubernetes", "export/deployments", "apps/deploy"),
     "TLS": ("runtime/wire/tls",),
     "`kwiken.hedge`": ("hedge",),
 }

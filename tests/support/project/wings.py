@@ -108,7 +108,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.otel.fit.calls",
         "kwiken.otel.fit.foreign",
         "kwiken.otel.fit",
-        "kwiken.otel.flows",
         "kwiken.otel.histograms",
         "kwiken.otel",
     ),
@@ -139,11 +138,17 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.cluster.state.jobs",
         "kwiken.runtime.cluster.state",
         "kwiken.runtime.cluster",
-        "kwiken.runtime.probes",
-        "kwiken.runtime.upkeep.kubernetes",
-        "kwiken.runtime.upkeep.jobs",
-        "kwiken.runtime.upkeep",
         "kwiken.runtime",
+    ),
+    # Who calls whom, from spans and logs.
+    "flows": ("kwiken.traffic.span_flows",),
+    # Contention of machines and of stages, measured.
+    "probes": ("kwiken.probes",),
+    # Targets kept on running replicas: adaptation carried out.
+    "upkeep": (
+        "kwiken.upkeep.kubernetes",
+        "kwiken.upkeep.jobs",
+        "kwiken.upkeep",
     ),
     # The race and the ledger around any coroutine, without a gateway.
     "hedge": ("kwiken.hedge",),
@@ -186,9 +191,9 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.live.gateway",
         "kwiken.cli.study",
         "kwiken.cli.planning",
-        "kwiken.cli.live.placing",
         "kwiken.cli.steering",
         "kwiken.cli.live",
+        "kwiken.cli.placing",
         "kwiken.cli.data.traffic",
         "kwiken.cli.allocate.pictures",
         "kwiken.cli.allocate.probing",
@@ -245,6 +250,7 @@ WINGS: dict[str, tuple[str, ...]] = {
 }
 NOUNS = {"base", "model"}
 DATA = {"batch", "storage", "traffic"}
+LIVE_PLACING = {"flows", "probes", "upkeep"}
 BRAIN = {*NOUNS, "tail", *DATA, "allocator", "export"}
 MAY_USE: dict[str, set[str]] = {
     "base": set(),
@@ -256,15 +262,40 @@ MAY_USE: dict[str, set[str]] = {
     "traffic": NOUNS,
     "allocator": {*NOUNS, "tail", "traffic"},
     "export": {*NOUNS, "tail", *DATA, "allocator"},
-    "otel": {*NOUNS, "tail", "machine", "traffic"},
-    "runtime": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine"},
+    "otel": {*NOUNS, "tail", "machine"},
+    "flows": {*NOUNS, "traffic", "machine", "otel"},
+    "runtime": {*NOUNS, "tail", "otel", "machine"},
+    "probes": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine", "runtime"},
+    "upkeep": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine", "runtime"},
     "hedge": {"machine", *NOUNS, "export", "runtime"},
     "loadtest": {"base", "model", "machine", "runtime"},
     "services": {"base", "model", "runtime", "door"},
     # The command names services as any user does, by MODULE:SERVICE.
-    "apps": {*BRAIN, "otel", "runtime", "machine", "loadtest"},
-    "cli": {*BRAIN, "otel", "runtime", "machine", "loadtest", "apps"},
+    "apps": {*BRAIN, "otel", "runtime", "machine", "loadtest", *LIVE_PLACING},
+    "cli": {*BRAIN, "otel", "runtime", "machine", "loadtest", "apps", *LIVE_PLACING},
     "door": BRAIN,
     # Its commands use the shell of `kwiken`: options, tables, engines, pages.
     "papers": {*NOUNS, "tail", *DATA, "allocator", "apps", "cli"},
 }
+# The half that sizes and places, by packages and modules. All other code of `kwiken/` is the half that buys p99,
+# which never imports this one: it names its modules in tables only, and works without them.
+SECOND_HALF: tuple[str, ...] = (
+    *(
+        "kwiken.allocator",
+        "kwiken.batch",
+        "kwiken.storage",
+        "kwiken.traffic",
+        "kwiken.probes",
+        "kwiken.upkeep",
+    ),
+    *("kwiken.export.placements.repacked", "kwiken.export.block_io", "kwiken.export.provisions"),
+    *("kwiken.export.lines", "kwiken.export.racks"),
+    *("kwiken.apps.demo_place", "kwiken.apps.demo_batch", "kwiken.apps.batch_run"),
+    *("kwiken.cli.placing", "kwiken.cli.allocate", "kwiken.cli.batch", "kwiken.cli.data"),
+    *("kwiken.cli.packing", "kwiken.cli.queue"),
+)
+
+
+def in_second_half(module: str) -> bool:
+    """Whether a module of `kwiken/` belongs to the half that sizes and places."""
+    return any(module == one or module.startswith(f"{one}.") for one in SECOND_HALF)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken.allocator.packing.tasks.packed_cluster import MAX_TASKS, PackedCluster
-from kwiken.allocator.placement.placement_document import Placement
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.placement import Placement
 
 APART: frozenset[str] = frozenset({"node", "zone"})
 

@@ -61,9 +61,9 @@ def command(
         async def probe() -> MachineProbe:
             from pathlib import Path
 
-            from kwiken.runtime.probes.build import build_kernels
-            from kwiken.runtime.probes.facts import machine_facts
-            from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
+            from kwiken.probes.build import build_kernels
+            from kwiken.probes.facts import machine_facts
+            from kwiken.probes.machine import MachineProber, ProbeSettings
 
             settings = ProbeSettings(memory_gb=memory_gb, folder=None if folder is None else Path(folder))
             program = await build_kernels()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kwiken.allocator.contention.machine_probe import MachineProbe
     from kwiken.allocator.packing.needs.sensitivity import SensitivityCurve
-    from kwiken.runtime.probes.stage import StageProber, StageTarget
+    from kwiken.probes.stage import StageProber, StageTarget
 
 MAX_MACHINE: Final = 4 * MIB
 WINDOWS: Final = 10  # of a usual measurement, in one of a p99
@@ -30,10 +30,10 @@ async def stage_prober(
         window_s: length of one window, seconds.
         advanced: called after each step of a probe.
     """
-    from kwiken.runtime.probes.build import build_kernels
-    from kwiken.runtime.probes.facts import machine_facts
-    from kwiken.runtime.probes.machine import MachineProber, ProbeSettings
-    from kwiken.runtime.probes.stage import StageProber
+    from kwiken.probes.build import build_kernels
+    from kwiken.probes.facts import machine_facts
+    from kwiken.probes.machine import MachineProber, ProbeSettings
+    from kwiken.probes.stage import StageProber
 
     facts = machine_facts()
     prober = MachineProber(await build_kernels(), facts, ProbeSettings(), lambda: None)

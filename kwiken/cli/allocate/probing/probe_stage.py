@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kwiken.allocator.contention.measured_stage import StageProbe
     from kwiken.allocator.contention.stage_plan import ProbePlan
     from kwiken.allocator.workloads.measurements import Measurements
-    from kwiken.runtime.probes.stage import StageTarget
+    from kwiken.probes.stage import StageTarget
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
@@ -153,7 +153,7 @@ def command(
         given = (("--out", out), ("--source", sources), ("--sources", choice), ("--all", whole))
         if unfit := [option for option, value in given if value]:
             raise InputError("does not go with --sensitivity, which writes no measurements", where=unfit[0])
-        from kwiken.runtime.probes.stage import StageTarget
+        from kwiken.probes.stage import StageTarget
 
         goal = StageTarget(target, known_name, Path(requests), folder)
         show_sensitivity(
@@ -174,8 +174,8 @@ def command(
 
     known = measurements_from_text(text, where=where, min_workloads=0)
     _check_new(workload, known, where)
-    from kwiken.runtime.probes.facts import machine_facts
-    from kwiken.runtime.probes.stage import ROUNDS, StageTarget
+    from kwiken.probes.facts import machine_facts
+    from kwiken.probes.stage import ROUNDS, StageTarget
 
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
@@ -248,7 +248,7 @@ def _document(out: str | None, history: str | None) -> tuple[str, str]:
 
 
 def _recorded() -> Path:
-    from kwiken.runtime.probes.recorded import RECORDED_HISTORY
+    from kwiken.probes.recorded import RECORDED_HISTORY
 
     return RECORDED_HISTORY
 

@@ -48,7 +48,7 @@ def cluster_in(path: str, beside: str | None) -> tuple[RackCluster, str]:
     cluster = cluster_from_toml(read_text(path, MAX_CLUSTER_FILE), where=path)
     whole = int(cluster.slots.sum())
     if beside is not None:
-        from kwiken.allocator.placement.placement_document import Placement
+        from kwiken.model.nodes.placement import Placement
 
         placement = Placement.from_json(read_text(beside, MAX_PLACEMENT), where=beside)
         used: dict[str, float] = {}

@@ -89,9 +89,9 @@ def read_flows(
 def _read(sources: Sequence[str], addresses: str | None) -> Flows:
     from pathlib import Path
 
-    from kwiken.otel.flows.addresses import endpoints_by_address
-    from kwiken.otel.flows.logs import is_flow_log, read_flow_logs
-    from kwiken.otel.flows.spans import flows_of_forest
+    from kwiken.traffic.span_flows.addresses import endpoints_by_address
+    from kwiken.traffic.span_flows.logs import is_flow_log, read_flow_logs
+    from kwiken.traffic.span_flows.spans import flows_of_forest
 
     logs = [Path(source).is_file() and is_flow_log(source) for source in sources]
     if any(logs) and not all(logs):

@@ -14,7 +14,7 @@ from pathlib import Path
 from kwiken.runtime.cluster.state.jobs.folder import JobFolder
 from kwiken.runtime.node_classes.limit import Limit
 from kwiken.runtime.node_classes.node_limits import NodeLimits
-from kwiken.runtime.upkeep.jobs.job_runner import JobRunner
+from kwiken.upkeep.jobs.job_runner import JobRunner
 from tests.support.allocation.jobs.fixed_room import FixedRoom
 
 NODES = {"fast": (90.0, 2.0), "slow": (40.0, 2.0)}

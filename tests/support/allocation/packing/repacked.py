@@ -35,7 +35,7 @@ def shorten_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("allocator.adaptation.live_repacking", "runtime.upkeep.upkeep"):
         monkeypatch.setattr(f"kwiken.{module}.WINDOW_S", 0.5)
     monkeypatch.setattr("kwiken.allocator.adaptation.watch.COOL_DOWN_S", 1.0)
-    monkeypatch.setattr("kwiken.runtime.upkeep.node_repacker.MIN_WINDOW_S", 0.1)
+    monkeypatch.setattr("kwiken.upkeep.node_repacker.MIN_WINDOW_S", 0.1)
 
 
 class Running(Upheld):

@@ -1,0 +1,73 @@
+"""Settings of other programs from placements, provisions, lines and plans of racks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kwiken.apps.console.output import note, read_text, write_text
+from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
+
+MANIFESTS: Final = ("compose", "kubernetes")
+POOLS: Final = ("karpenter",)
+QUEUES: Final = ("kueue",)
+ENGINES: Final = ("spark", "yarn", "dask")  # of batch jobs; a plan of racks goes to kubernetes too
+PROGRAMS: Final = (*MANIFESTS, *POOLS, *QUEUES, *ENGINES)
+MAX_PROVISION: Final = 16 * MIB
+MAX_RACK_PLAN: Final = 256 * MIB
+HEAD: Final = 4096  # characters by which a plan of racks is told from a placement
+
+
+def write_document(path: str, program: str, out: str) -> None:
+    """Write the replicas of a placement, the node pools of a provision, the queues of lines, or racks.
+
+    Args:
+        program: one of PROGRAMS.
+        out: path of the file to write; '-' is stdout.
+
+    Raises:
+        InputError: the document is not one that the program takes; names the file and the field.
+    """
+    if program in POOLS:
+        _write_pools(path, out)
+        return
+    if program in QUEUES:
+        _write_queues(path, out)
+        return
+    text = read_text(path, MAX_RACK_PLAN if program in ENGINES else MAX_PLACEMENT)
+    if program in ENGINES or (program == "kubernetes" and '"minimise":' in text[:HEAD]):
+        _write_racks(path, text, program, out)
+        return
+    from kwiken.export.placements.manifests import MANIFESTS as WRITERS
+    from kwiken.model.nodes.placement import Placement
+
+    write_text(out, WRITERS[program](Placement.from_json(text, where=path), where=path))
+
+
+def _write_racks(path: str, text: str, program: str, out: str) -> None:
+    """Write the racks and priorities of batch jobs, and note what the engine cannot be told."""
+    from kwiken.batch.racks.document import RackPlan
+    from kwiken.export.racks.settings import RACK_PROGRAMS, untold
+
+    write_text(out, RACK_PROGRAMS[program](RackPlan.from_json(text, where=path)))
+    if out != "-":
+        for remark in untold(program):
+            note(f"note: {remark}")
+
+
+def _write_pools(path: str, out: str) -> None:
+    """Write the node pools of a provision."""
+    text = read_text(path, MAX_PROVISION)
+    from kwiken.allocator.provisioning.document import Provision
+    from kwiken.export.provisions.karpenter import karpenter_pools
+
+    write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
+
+
+def _write_queues(path: str, out: str) -> None:
+    """Write a queue for each line, in one cohort."""
+    text = read_text(path, MAX_PROVISION)
+    from kwiken.allocator.waiting.document import LinesDocument
+    from kwiken.export.lines.kueue import kueue_queues
+
+    write_text(out, kueue_queues(LinesDocument.from_json(text, where=path), where=path))

@@ -1,0 +1,172 @@
+"""Inputs of `kwiken up` that keeps targets: nodes, workloads, predictions, and a placement if given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import LiveRepackSettings
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.provisioning.offers import prices_from_toml
+from kwiken.allocator.provisioning.renting import NodeRenter
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import profiles_from_json
+from kwiken.allocator.workloads.workload import Workload, workloads_from_toml
+from kwiken.apps.console.output import note, read_text
+from kwiken.base.errors import InputError
+from kwiken.base.machine.files import MIB
+from kwiken.cli.placing.placement_inputs import Placed, check_stages, played_speeds
+from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
+from kwiken.model.nodes.document import nodes_from_toml
+from kwiken.model.nodes.nodes import Cluster
+from kwiken.model.nodes.placement import Placement
+from kwiken.runtime.cluster.layout import EmulatedNode
+from kwiken.upkeep.assignment import Assignment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kwiken.allocator.provisioning.offers import PriceList
+    from kwiken.model.nodes.nodes import Node
+    from kwiken.model.service.service import Service
+
+CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
+SCHEDULER: Final = "thrifty"
+MAX_PRICES: Final = 4 * MIB
+
+
+def read_target_inputs(
+    nodes_file: str,
+    workloads_file: str,
+    profiles_file: str,
+    placement_file: str | None,
+    services: Sequence[Service],
+    *,
+    service_targets_ms: Mapping[str, float],
+    prices_file: str | None = None,
+    found_nodes: Sequence[Node] | None = None,
+    repack_s: float | None = None,
+    dial: float | None = None,
+) -> Placed:
+    """Read files, and place what is not placed yet.
+
+    Args:
+        placement_file: path of a placement to start from; None to place now.
+        services: services whose stages are kept at their targets; best-effort work is placed beside them.
+        service_targets_ms: p99 latency to keep of whole services, milliseconds, by name.
+        prices_file: path of the offers by which nodes are rented; None to have all nodes.
+        found_nodes: nodes that there are, in place of the document's, of which the classes are used; None for
+            the document's.
+        repack_s: seconds from one repacking to the next; None to repack never.
+        dial: dial of the repacking, from 0 to 10; None to follow the burn rate.
+
+    Raises:
+        InputError: the files do not fit each other or a service, or a workload has no room.
+    """
+    cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
+    if found_nodes is not None:
+        cluster = _with_nodes(cluster, found_nodes, nodes_file)
+    workloads = workloads_from_toml(read_text(workloads_file, MAX_WORKLOADS_FILE), where=workloads_file)
+    for service in services:
+        check_stages([(one.name, one.service, one.stage) for one in workloads], service, workloads_file)
+    names = {service.name for service in services}
+    wanted = [one for one in workloads if one.service in names or (one.best_effort and not one.service)]
+    if left := [one.name for one in workloads if one not in wanted]:
+        note(f"note: of other services, and so neither started nor given room: {', '.join(left)}")
+    profiles = {
+        one.name: one
+        for one in profiles_from_json(read_text(profiles_file, MAX_PROFILES), where=profiles_file)
+    }
+    for one in wanted:
+        if one.name not in profiles:
+            raise InputError(
+                f"has no profile of {one.name!r}, but {', '.join(profiles)}", where=profiles_file
+            )
+    caution = Caution(confidence=CONFIDENCE)
+    requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
+    placement = _placement(placement_file, requests, cluster)
+    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
+    assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
+    _check_room(adaptation, wanted, workloads_file)
+    renter, currency = None, ""
+    if prices_file is not None:
+        prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
+        renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
+    replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
+    repack = None
+    if repack_s is not None:
+        movable = frozenset(one.name for one in wanted if one.stage or (one.best_effort and one.command))
+        repack = LiveRepackSettings(every_s=repack_s, dial=dial, movable=movable)
+    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency, repack)
+
+
+def _with_nodes(cluster: Cluster, found: Sequence[Node], where: str) -> Cluster:
+    """Classes of a document with other nodes; nodes of other classes are left out."""
+    known = {one.name for one in cluster.classes}
+    left = sorted({one.node_class or "no class" for one in found if one.node_class not in known})
+    if left:
+        note(f"note: {where} has no class of these nodes, which are not used: {', '.join(left)}")
+    nodes = tuple(one for one in found if one.node_class in known)
+    if not nodes:
+        raise InputError(
+            f"no node is of one of its classes ({', '.join(sorted(known))}); a node's class is its label "
+            "kwiken/class, or else node.kubernetes.io/instance-type",
+            where=where,
+        )
+    return Cluster(cluster.classes, nodes)
+
+
+def _renter(
+    prices: PriceList,
+    where: str,
+    cluster: Cluster,
+    adaptation: Adaptation,
+    wanted: Sequence[Workload],
+) -> NodeRenter:
+    """What rents nodes; those that are not there get no replicas, and best-effort work leaves them."""
+    import time
+
+    now_s = time.monotonic()
+    targeted = {one.name for one in wanted if not one.best_effort}
+    used = {node for name in targeted for _, node, _ in adaptation.keys[name]}
+    renter = NodeRenter(cluster, prices, used, now_s, where=where)
+    adaptation.nodes_lost(renter.down, now_s)
+    return renter
+
+
+def _placement(file: str | None, requests: Sequence[PlacementRequest], cluster: Cluster) -> Placement:
+    if file is not None:
+        return Placement.from_json(read_text(file, MAX_PLACEMENT), where=file)
+    admissions = admit_all(requests, NodeLedger(cluster), scheduler(SCHEDULER))
+    return document(cluster, admissions, scheduler=SCHEDULER, confidence=CONFIDENCE)
+
+
+def _nodes(cluster: Cluster, where: str) -> dict[str, EmulatedNode]:
+    speeds, classes = played_speeds(cluster, where), {one.name: one for one in cluster.classes}
+    return {
+        node.name: EmulatedNode(
+            node_class=node.node_class,
+            cores=classes[node.node_class].cores,
+            speed=speeds[node.node_class],
+        )
+        for node in cluster.nodes
+    }
+
+
+def _check_room(adaptation: Adaptation, wanted: Sequence[Workload], where: str) -> None:
+    """Refuse to start a stage without a replica; say what falls short."""
+    for one in wanted:
+        if one.best_effort:
+            continue
+        performance, needed = adaptation.performance(one.name)
+        if not adaptation.keys[one.name]:
+            raise InputError(
+                f"workload {one.name!r} has no room; kwiken place says the nearest target that has",
+                where=where,
+            )
+        if performance < needed:
+            note(f"note: {one.name} needs {needed:.4g}/s, and is predicted to reach {performance:.4g}/s")

@@ -1,0 +1,82 @@
+"""Pods as replicas of stages: what the API tells of each. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kwiken.model.nodes.placement import PLACED_GATE
+
+HOST: Final = "kubernetes.io/hostname"
+COMPONENT: Final = "app.kubernetes.io/component"
+VERSION: Final = "pod-template-hash"
+DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+GIVEN_UP: Final = "-1000"  # of a pod that is to end before the others of its Deployment
+CONTAINER: Final = "stage"
+_CORES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod.
+
+    Attributes:
+        component: stage as a component of the service, by its label.
+        version: version of its Deployment's template, by its label.
+        waits: whether it waits to be let onto a node.
+        ends: whether it is being deleted, has ended, or was given up.
+        ready: whether its kubelet says that it answers calls.
+        node: node that it is on or was let onto; empty for none.
+        address: its IP address; empty for none.
+        cores: number of cores that its container requests.
+    """
+
+    name: str
+    component: str
+    version: str
+    waits: bool
+    ends: bool
+    ready: bool
+    node: str
+    address: str
+    cores: float
+
+
+def pod_of(found: Mapping[str, Any]) -> Pod:
+    """A pod, from the API's object."""
+    meta, spec, status = found["metadata"], found["spec"], found.get("status", {})
+    labels = meta.get("labels") or {}
+    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    [container] = [one for one in spec["containers"] if one["name"] == CONTAINER] or [{}]
+    requests = container.get("resources", {}).get("requests", {})
+    return Pod(
+        name=meta["name"],
+        component=labels.get(COMPONENT, ""),
+        version=labels.get(VERSION, ""),
+        waits=any(gate["name"] == PLACED_GATE for gate in spec.get("schedulingGates") or ()),
+        ends="deletionTimestamp" in meta
+        or status.get("phase") in {"Succeeded", "Failed"}
+        or (meta.get("annotations") or {}).get(DELETION_COST) == GIVEN_UP,
+        ready=conditions.get("Ready") == "True",
+        node=spec.get("nodeName") or (spec.get("nodeSelector") or {}).get(HOST, ""),
+        address=status.get("podIP", ""),
+        cores=cores_of(requests.get("cpu", "0")),
+    )
+
+
+def cores_of(quantity: str) -> float:
+    """Number of cores of a quantity of Kubernetes, such as `250m` or `2`; 0 for another form."""
+    match = _CORES.fullmatch(str(quantity))
+    return 0.0 if match is None else float(match[1]) / (1000.0 if match[2] else 1.0)
+
+
+def placing(node: str) -> dict[str, Any]:
+    """Patch that lets a waiting pod onto one node."""
+    return {"spec": {"nodeSelector": {HOST: node}, "schedulingGates": None}}
+
+
+def giving_up() -> dict[str, Any]:
+    """Patch by which a pod is the first to end when its Deployment gets fewer replicas."""
+    return {"metadata": {"annotations": {DELETION_COST: GIVEN_UP}}}

@@ -1,0 +1,354 @@
+"""Replicas as pods: scales and nodes that an upkeep sets, by a model of Deployments; the API's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.nodes.placement import PLACED_GATE
+from kwiken.runtime.cluster.gateway_client import GatewayClient
+from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.node_classes.limit import Limit
+from kwiken.upkeep.kubernetes import replicas as module
+from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
+from kwiken.upkeep.kubernetes.nodes import KubernetesNodes, node_of
+from kwiken.upkeep.kubernetes.replicas import PodReplicas
+from tests.support.services.single import service
+
+DEPLOYMENT = "single-work"
+COST = "controller.kubernetes.io/pod-deletion-cost"
+
+
+class Deployments:
+    """Model of a Deployment's controller, a scheduler and kubelets: pods by the scale, each let onto a node."""
+
+    def __init__(self, nodes: int) -> None:
+        self.scales = {DEPLOYMENT: 1}
+        self.ready_nodes = {f"node-{number}": True for number in range(nodes)}
+        self.found: dict[str, dict[str, Any]] = {}
+        self.version = "v1"
+        self.makes_pods = True
+        self._numbers = itertools.count()
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """Make or end pods until there are as many as the scale says."""
+        while self.makes_pods and len(self.found) < self.scales[DEPLOYMENT]:
+            name = f"work-{next(self._numbers)}"
+            self.found[name] = {
+                "metadata": {
+                    "name": name,
+                    "labels": {"app.kubernetes.io/component": "work", "pod-template-hash": self.version},
+                },
+                "spec": {
+                    "schedulingGates": [{"name": PLACED_GATE}],
+                    "containers": [{"name": "stage", "resources": {"requests": {"cpu": "100m"}}}],
+                },
+                "status": {"phase": "Pending"},
+            }
+        while len(self.found) > self.scales[DEPLOYMENT]:
+            # As the controller does: those that wait first, then by their mark.
+            del self.found[min(self.found, key=self._rank)]
+
+    def _rank(self, name: str) -> tuple[bool, int]:
+        pod = self.found[name]
+        noted = pod["metadata"].get("annotations", {})
+        return "nodeName" in pod["spec"], int(noted.get(COST, "0"))
+
+    def end(self, name: str) -> None:
+        """End a pod, as an eviction does."""
+        del self.found[name]
+        self.reconcile()
+
+    async def pods(self, selector: str) -> list[dict[str, Any]]:
+        assert selector == "app.kubernetes.io/name=single"
+        return list(self.found.values())
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "metadata": {"name": name},
+                "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
+            }
+            for name, ready in self.ready_nodes.items()
+        ]
+
+    async def patch_pod(self, name: str, patch: dict[str, Any]) -> None:
+        if name not in self.found:
+            raise KwikenError("not found")
+        pod = self.found[name]
+        pod["metadata"].setdefault("annotations", {}).update(patch.get("metadata", {}).get("annotations", {}))
+        if "spec" in patch:
+            assert pod["spec"].pop("schedulingGates"), "let onto a node twice"
+            pod["spec"] |= {"nodeName": patch["spec"]["nodeSelector"]["kubernetes.io/hostname"]}
+            address = f"10.0.0.{name.partition('-')[2]}"
+            pod["status"] = {
+                "phase": "Running",
+                "podIP": address,
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
+
+    async def resize_pod(self, name: str, container: str, amounts: dict[str, str]) -> None:
+        assert container == "stage"
+        self.found[name]["spec"]["containers"][0]["resources"]["requests"] = amounts
+
+    async def scale(self, deployment: str) -> int:
+        return self.scales[deployment]
+
+    async def set_scale(self, deployment: str, replicas: int) -> None:
+        self.scales[deployment] = replicas
+        self.reconcile()
+
+    def where(self) -> list[tuple[str, str]]:
+        """Node and size of every pod that is on a node."""
+        return sorted(
+            (pod["spec"]["nodeName"], pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+            for pod in self.found.values()
+            if "nodeName" in pod["spec"]
+        )
+
+
+class Gateways:
+    """Client of gateways that know pods by their addresses."""
+
+    def __init__(self, there: Deployments) -> None:
+        self._there = there
+
+    async def request(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        del method, path, body
+        addresses = [pod["status"]["podIP"] for pod in self._there.found.values() if "podIP" in pod["status"]]
+        shown = ", ".join(f'{{"id": "{one}:9000", "node": "{one}"}}' for one in addresses)
+        return f'{{"stages": {{"work": {{"replicas": [{shown}]}}}}}}'.encode()
+
+
+def cluster_of(there: Deployments) -> PodReplicas:
+    return PodReplicas(
+        service,
+        cast("KubernetesApi", there),
+        cast("GatewayClient", Gateways(there)),
+        KubernetesNodes(),
+        name="single",
+        components={"work": "work"},
+    )
+
+
+@contextlib.asynccontextmanager
+async def settled(
+    nodes: int = 4, *places: tuple[str, float]
+) -> AsyncIterator[tuple[Deployments, PodReplicas]]:
+    there = Deployments(nodes)
+    cluster = cluster_of(there)
+    wanted = [(f"key-{place}", ReplicaPlace(node, cores)) for place, (node, cores) in enumerate(places)]
+    found = await cluster.settle({"work": wanted})
+    assert all(isinstance(name, str) for name in found.values()), found
+    yield there, cluster
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STEP_S", 0.001)
+    monkeypatch.setattr(module, "POLL_S", 0.001)
+    monkeypatch.setattr(module, "CREATED_S", 0.05)
+
+
+async def test_what_is_wanted_at_the_start_is_there_and_no_more() -> None:
+    async with settled(4, ("node-1", 0.5), ("node-2", 1.0)) as (there, _):
+        assert there.where() == [("node-1", "500m"), ("node-2", "1000m")]
+        assert there.scales[DEPLOYMENT] == 2
+        # An upkeep that starts anew leaves what is right, and moves the rest.
+        again = cluster_of(there)
+        kept = next(name for name, pod in there.found.items() if pod["spec"]["nodeName"] == "node-2")
+        found = await again.settle(
+            {"work": [("a", ReplicaPlace("node-2", 2.0)), ("b", ReplicaPlace("node-3", 1.0))]}
+        )
+        assert found["a"] == kept
+        assert there.where() == [("node-2", "2000m"), ("node-3", "1000m")]
+
+
+async def test_replicas_are_started_resized_and_stopped() -> None:
+    async with settled(4, ("node-0", 0.5)) as (there, cluster):
+        name = await cluster.add_replica("work", ReplicaPlace("node-3", 1.5))
+        assert there.where() == [("node-0", "500m"), ("node-3", "1500m")]
+        assert cluster.places[name] == ("work", ReplicaPlace("node-3", 1.5))
+        await cluster.resize_replica(name, 2.0)
+        assert ("node-3", "2000m") in there.where()
+        await cluster.remove_replica(name)
+        assert there.where() == [("node-0", "500m")]
+        await cluster.remove_replica(name)  # it is gone: nothing happens
+        assert there.scales[DEPLOYMENT] == 1
+
+
+async def test_the_gateways_replicas_have_the_names_of_pods() -> None:
+    async with settled(2, ("node-0", 0.5)) as (_, cluster):
+        [name] = cluster.places
+        figures = (await cluster.status())["runtime"]
+        assert [replica["id"] for replica in figures["stages"]["work"]["replicas"]] == [name]
+
+
+async def test_a_pod_that_ends_is_replaced_on_its_node_under_its_name() -> None:
+    async with settled(4, ("node-0", 0.5), ("node-1", 0.7)) as (there, cluster):
+        names = list(cluster.places)
+        watching = asyncio.create_task(cluster.watch())
+        gone = next(name for name, pod in there.found.items() if pod["spec"]["nodeName"] == "node-1")
+        there.end(gone)
+        async with asyncio.timeout(10):
+            while there.where() != [("node-0", "500m"), ("node-1", "700m")]:  # noqa: ASYNC110 - of a model
+                await asyncio.sleep(0.001)
+        assert list(cluster.places) == names
+        await asyncio.sleep(0.02)
+        figures = (await cluster.status())["runtime"]
+        assert {replica["id"] for replica in figures["stages"]["work"]["replicas"]} == set(names)
+        watching.cancel()
+
+
+async def test_pods_of_another_version_take_the_places_of_the_old_ones() -> None:
+    async with settled(4, ("node-0", 0.5), ("node-1", 0.7)) as (there, cluster):
+        watching = asyncio.create_task(cluster.watch())
+        there.version = "v2"
+        old = list(there.found)
+        for _ in old:  # one more than are wanted, then one of the old ones ends
+            there.scales[DEPLOYMENT] += 1
+            there.reconcile()
+            async with asyncio.timeout(10):
+                while any("nodeName" not in pod["spec"] for pod in there.found.values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.001)
+            there.scales[DEPLOYMENT] -= 1
+            there.reconcile()
+        assert there.where() == [("node-0", "500m"), ("node-1", "700m")]
+        assert not set(old) & set(there.found)
+        watching.cancel()
+
+
+async def test_a_node_that_is_not_ready_is_lost_and_can_be_given_up() -> None:
+    async with settled(3, ("node-0", 0.5), ("node-1", 0.5)) as (there, cluster):
+        there.ready_nodes["node-0"] = False
+        await cluster.look()
+        assert cluster.lost_nodes == ["node-0"]
+        assert len(await cluster.drop_node("node-0")) == 1
+        assert there.where() == [("node-1", "500m")]
+        assert cluster.lost_nodes == []
+
+
+async def test_a_deployment_that_makes_no_pod_is_told_and_its_scale_stays() -> None:
+    async with settled(3, ("node-0", 0.5)) as (there, cluster):
+        there.makes_pods = False
+        with pytest.raises(KwikenError, match=r"the Deployment of stage 'work' made no pod within"):
+            await cluster.add_replica("work", ReplicaPlace("node-1", 1.0))
+        assert there.scales[DEPLOYMENT] == 1
+        assert len(cluster.places) == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_scales_and_places_agree_after_any_course(seed: int) -> None:
+    rng = random.Random(seed)
+    async with settled(5, ("node-0", 0.5), ("node-1", 0.5)) as (there, cluster):
+        watching = asyncio.create_task(cluster.watch())
+        for _ in range(25):
+            names = list(cluster.places)
+            step = rng.choice(["add", "remove", "resize", "end"])
+            if step == "add" or not names:
+                place = ReplicaPlace(f"node-{rng.randrange(5)}", rng.choice([0.5, 1.0]))
+                await cluster.add_replica("work", place)
+            elif step == "remove":
+                await cluster.remove_replica(rng.choice(names))
+            elif step == "resize":
+                await cluster.resize_replica(rng.choice(names), rng.choice([0.5, 1.0, 2.0]))
+            else:
+                there.end(rng.choice(list(there.found)))
+                async with asyncio.timeout(10):
+                    while any("nodeName" not in pod["spec"] for pod in there.found.values()):  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+            assert there.scales[DEPLOYMENT] == len(cluster.places)
+        wanted = sorted((place.node, f"{1000 * place.cores:.0f}m") for _, place in cluster.places.values())
+        assert there.where() == wanted
+        watching.cancel()
+
+
+def test_the_class_of_a_node_is_a_label() -> None:
+    labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "a"}
+    found: dict[str, Any] = {"metadata": {"name": "n", "labels": labels}}
+    assert (node_of(found).node_class, node_of(found).zone) == ("m5.large", "a")
+    labels["kwiken/class"] = "quick"
+    assert node_of(found).node_class == "quick"
+    assert node_of({"metadata": {"name": "n"}}).node_class == ""
+
+
+async def test_nodes_that_are_not_ready_or_cordoned_are_not_used() -> None:
+    nodes = KubernetesNodes()
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    nodes.see(
+        [
+            {"metadata": {"name": "a"}, "status": ready},
+            {"metadata": {"name": "b"}, "status": ready, "spec": {"unschedulable": True}},
+        ]
+    )
+    assert nodes.usable == {"a"}
+    nodes.add_node("a", Limit(1.0))
+    with pytest.raises(KwikenError, match="node b is not ready, or cordoned"):
+        nodes.add_node("b", Limit(1.0))
+    with pytest.raises(InputError, match="starts no commands"):
+        await nodes.start(["true"], name="x", limit=None, node="a")
+
+
+@contextlib.asynccontextmanager
+async def api_of(handler: Any, folder: Path) -> AsyncIterator[KubernetesApi]:
+    """A client of a server that answers as the handler says."""
+    runner = web.ServerRunner(web.Server(handler))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    (folder / "token").write_text("t\n")
+    try:
+        address = ApiAddress(
+            url=f"http://127.0.0.1:{runner.addresses[0][1]}", namespace="n", token_file=folder / "token"
+        )
+        async with KubernetesApi(address) as api:
+            yield api
+    finally:
+        await runner.cleanup()
+
+
+async def test_long_lists_are_read_page_by_page(tmp_path: Path) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        assert request.headers["Authorization"] == "Bearer t"
+        assert request.path == "/api/v1/namespaces/n/pods"
+        page = int(request.query.get("continue", "0"))
+        more = {"continue": str(page + 1)} if page < 2 else {}
+        return web.json_response({"items": [{"page": page, "text": "x" * 100_000}], "metadata": more})
+
+    async with api_of(handler, tmp_path) as api:
+        assert [one["page"] for one in await api.pods("a=b")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (403, b'{"message": "you may not"}', r"GET .*/scale: you may not"),
+        (500, b"oh", r"answered 500 without JSON"),
+        (200, b"[", r"answered 200 without JSON"),
+        (200, b'{"kind": "\x80"}', r"answered 200 without JSON"),
+        (200, b"[" * 100_000, r"answered 200 without JSON"),
+    ],
+)
+async def test_refusals_are_told(tmp_path: Path, status: int, body: bytes, message: str) -> None:
+    async def handler(request: web.BaseRequest) -> web.Response:
+        del request
+        return web.Response(status=status, body=body)
+
+    async with api_of(handler, tmp_path) as api:
+        with pytest.raises(KwikenError, match=message):
+            await api.scale("d")
+
+
+def test_outside_of_a_pod_the_address_must_be_given() -> None:
+    with pytest.raises(InputError, match="this process is in no pod of Kubernetes; give --api URL"):
+        ApiAddress.within()
