@@ -5,9 +5,9 @@ Importing this package loads nothing heavy; each name loads its module on first 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kwiken.base.lazy import lazy_names
+from kwiken.base.lazy import lazy_names, names_of
 
 if TYPE_CHECKING:
     from kwiken.base.errors import (
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         InputError as InputError,
         KwikenError as KwikenError,
     )
+    from kwiken.export.plans.programs import export_plan as export_plan
+    from kwiken.hedge.hedger import Hedger as Hedger
     from kwiken.model.plan.plan import (
         Budgets as Budgets,
         Plan as Plan,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         Reissue as Reissue,
         Stage as Stage,
     )
+    from kwiken.otel.fit.fit import fit_profile as fit_profile
     from kwiken.tail.diagnosis.classes import by_class as by_class
     from kwiken.tail.diagnosis.explanation import explain as explain
     from kwiken.tail.diagnosis.heat_map import heat_maps as heat_maps
@@ -56,4 +59,18 @@ if TYPE_CHECKING:
     from kwiken.tail.queueing.load.decompose import QueueSettings as QueueSettings
     from kwiken.tail.simulation.trace_driven import simulate as simulate
 
-__getattr__ = lazy_names(__name__, __file__)
+_load = lazy_names(__name__, __file__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return names_of(__file__)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kwiken")
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), "__all__", "__version__", *names_of(__file__)]

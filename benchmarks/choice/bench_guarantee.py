@@ -51,7 +51,7 @@ def _files(folder: Path) -> list[str]:
         lines += ["[[nodes]]", f'name = "{name}"', f'class = "{name}"', f"count = {count}"]
     (folder / "nodes.toml").write_text("\n".join(lines))
     profiles = folder / "profiles.json"
-    kwiken = [sys.executable, "-m", "kwiken.cli"]
+    kwiken = [sys.executable, "-m", "kwiken"]
     measurements = str(EXAMPLES / "measurements.toml")
     subprocess.run([*kwiken, "classify", measurements, "-o", str(profiles)], check=True, capture_output=True)
     return [str(folder / "nodes.toml"), str(EXAMPLES / "workloads.toml"), "--profiles", str(profiles)]
@@ -61,7 +61,7 @@ def _stream(
     files: list[str], guarantee: str, lines: list[dict[str, str]], every: int
 ) -> list[dict[str, object]]:
     """Answers of the stream to some lines."""
-    command = [sys.executable, "-m", "kwiken.cli", "place", *files, "--scheduler", "sampled", "--stream"]
+    command = [sys.executable, "-m", "kwiken", "place", *files, "--scheduler", "sampled", "--stream"]
     command += ["--guarantee", guarantee, "--scan-every", str(every), "--seed", str(SEED)]
     told = "".join(json.dumps(line) + "\n" for line in lines)
     done = subprocess.run(command, input=told, capture_output=True, text=True, check=True)

@@ -69,7 +69,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
 def _demo(condition: Condition, *, seed: int) -> DemoResult | None:
     """One run of the demo; None if it told nothing."""
     with tempfile.TemporaryDirectory() as folder, _burning(condition.burning):
-        command = [sys.executable, "-m", "kwiken.cli", "demo", "--out", folder, "--seed", str(seed)]
+        command = [sys.executable, "-m", "kwiken", "demo", "--out", folder, "--seed", str(seed)]
         code = asyncio.run(_limited(command, condition))
         if code == NO_RESULT:
             return None

@@ -97,7 +97,7 @@ def _placed(folder: Path) -> tuple[TrafficModel, list[Placement]]:
 
 
 def _kwiken(*arguments: str | Path) -> None:
-    command = [sys.executable, "-m", "kwiken.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "kwiken", *map(str, arguments)]
     subprocess.run(command, check=True, capture_output=True, timeout=600)
 
 

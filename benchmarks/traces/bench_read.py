@@ -397,7 +397,7 @@ def command(folder: Path, jobs: int) -> tuple[float, float, str]:
 
     began, before = time.perf_counter(), spent()
     done = subprocess.run(
-        [sys.executable, "-m", "kwiken.cli", "fit", str(folder), "--json", "--jobs", str(jobs)],
+        [sys.executable, "-m", "kwiken", "fit", str(folder), "--json", "--jobs", str(jobs)],
         check=True,
         capture_output=True,
         text=True,

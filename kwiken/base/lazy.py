@@ -13,6 +13,15 @@ from typing import Any
 from kwiken.base.extras import needs
 
 
+def names_of(file: str) -> list[str]:
+    """Names that a package loads on first use, sorted: what its `__all__` and `dir` show.
+
+    Args:
+        file: path of the package's source, its `__file__`.
+    """
+    return sorted(name for name, _ in _checked_imports(Path(file)))
+
+
 def lazy_names(package: str, file: str, *, extra: str | None = None) -> Callable[[str], Any]:
     """Make a module-level `__getattr__` that imports the module of a name when the name is first used.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +21,8 @@ def main(args: Iterable[str] | None = None) -> NoReturn:
     Args:
         args: arguments after the program's name; None for those of this process.
     """
+    if os.name != "posix":
+        sys.exit(f"kwiken: runs on Linux and macOS, not on {sys.platform}")
     unheed_signals()
     open_standard_files()
     from kwiken.cli.verbs import main as run

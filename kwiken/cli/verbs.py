@@ -51,7 +51,7 @@ GROUPS: Final = {
         "status": Verb("live", "Show the local cluster."),
         "apply": Verb("live", "Put a plan in force at a running gateway."),
         "load": Verb("live", "Send open-loop load to a gateway."),
-        "autopilot": Verb("steering", "Try plans on a running service, keep them or take them back."),
+        "autopilot": Verb("live", "Try plans on a running service, keep them or take them back."),
     },
     "Size and place": {
         "probe": Verb("allocate", "Measure this machine's contention, and stages in a sandbox."),

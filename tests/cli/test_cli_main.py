@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def process(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "kwiken.cli", *args]
+    command = [sys.executable, "-m", "kwiken", *args]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT, **settings
     )
@@ -208,7 +208,7 @@ class TestProcess:
         os.close(reader)
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "kwiken.cli", "--help"],
+                [sys.executable, "-m", "kwiken", "--help"],
                 stdout=writer,
                 stderr=subprocess.PIPE,
                 timeout=60,
@@ -229,14 +229,14 @@ class TestProcess:
         ],
     )
     def test_wherever_stdout_goes(self, redirect: str, code: int, stderr: str) -> None:
-        line = f'"{sys.executable}" -m kwiken.cli --help {redirect}'
+        line = f'"{sys.executable}" -m kwiken --help {redirect}'
         done = subprocess.run(
             ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
         )
         assert (done.returncode, done.stderr) == (code, stderr)
 
     def test_nobody_reads_stderr(self) -> None:
-        line = f'"{sys.executable}" -m kwiken.cli plan /nowhere.json 2>&-'
+        line = f'"{sys.executable}" -m kwiken plan /nowhere.json 2>&-'
         done = subprocess.run(
             ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
         )

@@ -179,7 +179,7 @@ async def gateway(
     port = free_port()
     words += ["--grpc-port", str(port)] if over_grpc else []
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "kwiken.cli", *words), cwd=folder, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", "kwiken", *words), cwd=folder, stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     async with stopped(process):

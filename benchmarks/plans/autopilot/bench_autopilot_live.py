@@ -147,7 +147,7 @@ async def _gateway(
         raise InputError("the gateway did not start", where=way)
     if way != PILOT:
         return [gateway], url
-    words = ["-m", "kwiken.cli", "autopilot", "--url", url, "--traces", str(folder / "traces")]
+    words = ["-m", "kwiken", "autopilot", "--url", url, "--traces", str(folder / "traces")]
     words += ["--state", str(folder / "state"), "--budget", str(BUDGET)]
     pilot = await asyncio.create_subprocess_exec(sys.executable, *words, env=dict(env))
     return [pilot, gateway], url
@@ -180,7 +180,7 @@ async def _load(url: str, day_s: float, seed: int) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "kwiken.cli",
+        "kwiken",
         *words,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -156,7 +156,7 @@ async def start_service(started: DemoProcesses, racks: LocalRacks) -> str:
     for stage, place in RACK_OF_STAGE.items():
         rack, number = racks.racks[place], port(racks.racks[place])
         await started.start(
-            *("-m", "kwiken.cli", "stage", SERVICE, "--stage", stage),
+            *("-m", "kwiken", "stage", SERVICE, "--stage", stage),
             *("--host", rack.host, "--port", str(number), "--grace", "1", "--max-inflight", "4096"),
             prefix=rack.prefix,
         )
@@ -164,7 +164,7 @@ async def start_service(started: DemoProcesses, racks: LocalRacks) -> str:
     front = racks.racks[0]
     url = f"http://{front.host}:{port(front)}"
     await started.start(
-        *("-m", "kwiken.cli", "serve", SERVICE, "--host", front.host, "--port", url.rpartition(":")[2]),
+        *("-m", "kwiken", "serve", SERVICE, "--host", front.host, "--port", url.rpartition(":")[2]),
         *("--grace", "1", "--trace", "off", "--allowed-host", front.host, *replicas),
         prefix=front.prefix,
     )

@@ -34,7 +34,7 @@ async def run_verb(
     with log.open("ab") as output:
         start = output.tell()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "kwiken.cli", *words, cwd=folder, stdout=output, stderr=output
+            sys.executable, "-m", "kwiken", *words, cwd=folder, stdout=output, stderr=output
         )
         waiting = asyncio.create_task(process.wait())
         try:

@@ -47,7 +47,7 @@ def start_detached(services: Sequence[StateFiles], arguments: Sequence[str]) -> 
     with log:
         start = log.tell()
         process = subprocess.Popen(  # noqa: S603 - this very program, with the options that it was given
-            [sys.executable, "-m", "kwiken.cli", "up", *arguments],
+            [sys.executable, "-m", "kwiken", "up", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -92,13 +92,13 @@ def command(
         _write_document(source, program, out)
         return
     learned = load_plan(source)
-    from kwiken.export.plans.programs import PROGRAMS as EXPORTERS, missing_calls
+    from kwiken.export.plans.programs import export_plan, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
         _write_template(template, missing_calls(learned, known, program))
         return
-    exported = EXPORTERS[program](learned, known, where=source)
+    exported = export_plan(learned, to=program, targets=known, where=source)
     write_text(out, exported.text)
     # On stdout the text itself states the notes, as remarks.
     stated = " ".join(exported.text.replace("\n#", " ").split()) if out == "-" else ""

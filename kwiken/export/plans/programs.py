@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
+from kwiken.base.errors import InputError
 from kwiken.export.plans.calls import StageAddress
 from kwiken.export.plans.envoy import envoy_bootstrap
 from kwiken.export.plans.grpc import grpc_config
@@ -24,6 +25,24 @@ class Exporter(Protocol):
 def missing_calls(plan: Plan, targets: Mapping[str, StageAddress], program: str) -> dict[str, dict[str, Any]]:
     """Entries of a map for all reissued stages whose calls a program's settings lack; empty for none."""
     return missing_entries(plan, targets, needs=NEEDS_GRPC if program == "grpc" else NEEDS_HOST)
+
+
+def export_plan(
+    plan: Plan, *, to: str, targets: Mapping[str, StageAddress] | None = None, where: str = "plan"
+) -> Exported:
+    """Export a plan's reissues as settings of a program.
+
+    Args:
+        to: name of the program: grpc, envoy or istio.
+        targets: calls of stages whose spans do not say them, by name of the stage.
+        where: name of the plan in errors.
+
+    Raises:
+        InputError: the program is unknown, or its settings lack a call; names the stage.
+    """
+    if to not in PROGRAMS:
+        raise InputError(f"must be one of {', '.join(PROGRAMS)}, not {to!r}", where="to")
+    return PROGRAMS[to](plan, targets or {}, where=where)
 
 
 PROGRAMS: Final[Mapping[str, Exporter]] = MappingProxyType(

@@ -64,7 +64,7 @@ def gone(pids: set[int], within_s: float = 15.0) -> bool:
 
 
 def start(out: Path, *options: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "kwiken.cli", "demo", "--out", str(out), *options]
+    command = [sys.executable, "-m", "kwiken", "demo", "--out", str(out), *options]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

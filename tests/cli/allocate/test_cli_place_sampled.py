@@ -50,7 +50,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def stream(files: list[str], text: str, *options: str) -> tuple[list[dict[str, object]], str, int]:
     """Answers, stderr and exit code of a stream."""
-    command = [sys.executable, "-m", "kwiken.cli", "place", *files, "--stream", *options]
+    command = [sys.executable, "-m", "kwiken", "place", *files, "--stream", *options]
     done = subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=300, cwd=ROOT, check=False
     )
@@ -195,7 +195,7 @@ def test_kills_at_any_moment_sell_no_node_twice(files: list[str], tmp_path: Path
     """The stream is killed again and again, and each time sent anew from a little before the last answer."""
     journal, rng = tmp_path / "journal.jsonl", random.Random(4)
     lines = arrivals(400).splitlines(keepends=True)
-    command = [sys.executable, "-m", "kwiken.cli", "place", *files, "--stream", "--agents", "10"]
+    command = [sys.executable, "-m", "kwiken", "place", *files, "--stream", "--agents", "10"]
     nodes: dict[str, object] = {}
     answered = 0
     for turn in range(6):

@@ -26,7 +26,7 @@ from tests.support.project.commands import refused, run
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services.http:service"
-UP = [sys.executable, "-m", "kwiken.cli", "up", TARGET, "--port", "0", "--detach"]
+UP = [sys.executable, "-m", "kwiken", "up", TARGET, "--port", "0", "--detach"]
 
 
 def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:

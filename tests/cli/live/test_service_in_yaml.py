@@ -21,7 +21,7 @@ from tests.support.peers.foreign_http import http_server
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = (ROOT / "examples" / "foreign" / "shop.yaml").read_text(encoding="utf-8")
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
+KWIKEN = [sys.executable, "-m", "kwiken"]
 
 
 async def prices(request: web.Request) -> web.Response:

@@ -58,7 +58,7 @@ class Files:
             self.options += [f"--{name}", str(folder / name)]
 
     def up(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "kwiken.cli", "up", *self.options, *words]
+        command = [sys.executable, "-m", "kwiken", "up", *self.options, *words]
         env = {**os.environ, self.mark[0]: self.mark[1]}
         return subprocess.run(
             command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False

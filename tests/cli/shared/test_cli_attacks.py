@@ -378,7 +378,7 @@ class TestOutputs:
         path = tmp_path / "profile.json"
         path.write_bytes((good / "profile.json").read_bytes())
         with path.open("rb") as stdin:
-            command = [sys.executable, "-m", "kwiken.cli", "plan", "-", "-o", str(path)]
+            command = [sys.executable, "-m", "kwiken", "plan", "-", "-o", str(path)]
             done = subprocess.run(
                 command, stdin=stdin, capture_output=True, text=True, timeout=60, check=False
             )

@@ -287,7 +287,7 @@ class TestGateways:
     def test_load_on_what_is_no_gateway(self, impostor: http.server.ThreadingHTTPServer) -> None:
         impostor.answer = whole(ATTACK.encode(), b"500 \x1b[31m" + "\u202e".encode())  # type: ignore[attr-defined]
         url = f"http://127.0.0.1:{impostor.server_address[1]}"
-        command = [sys.executable, "-m", "kwiken.cli", "load", url, "--rate", "20", "--duration", "0.5"]
+        command = [sys.executable, "-m", "kwiken", "load", url, "--rate", "20", "--duration", "0.5"]
         done = subprocess.run(command, capture_output=True, timeout=100, check=False)
         assert b"HTTP 500" in done.stdout
         for text in (done.stdout, done.stderr):

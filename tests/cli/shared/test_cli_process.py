@@ -32,7 +32,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shell(line: str) -> subprocess.CompletedProcess[str]:
     """A shell's line in which `kwiken` is this command."""
-    line = line.replace("kwiken", f'"{sys.executable}" -m kwiken.cli')
+    line = line.replace("kwiken", f'"{sys.executable}" -m kwiken')
     return subprocess.run(
         ["/bin/sh", "-c", line], capture_output=True, text=True, timeout=60, check=False, cwd=ROOT
     )

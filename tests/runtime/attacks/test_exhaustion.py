@@ -183,7 +183,7 @@ def test_work_is_cancelled_for_a_disconnected_client_and_not_for_a_reading_one(
 
 def test_a_process_that_is_full_says_so_and_its_log_stays_small(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    serve = f"ulimit -n 80; exec {sys.executable} -m kwiken.cli serve {TARGET} --local --port 0"
+    serve = f"ulimit -n 80; exec {sys.executable} -m kwiken serve {TARGET} --local --port 0"
     with log.open("ab") as file:
         process = subprocess.Popen(["/bin/sh", "-c", serve], stderr=file, stdout=file)
     try:

@@ -28,7 +28,7 @@ class ProbeRun:
         self.temporary.mkdir()
         self._mark = name, value = new_mark(MARK)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kwiken.cli", "probe", *words],
+            [sys.executable, "-m", "kwiken", "probe", *words],
             cwd=ROOT,
             env={**os.environ, "TMPDIR": str(self.temporary), name: value},
             stdout=subprocess.DEVNULL,

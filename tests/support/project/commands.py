@@ -46,7 +46,7 @@ def one_refusal(stderr: str, pattern: str) -> None:
 def reading_command() -> Iterator[subprocess.Popen[str]]:
     """A `kwiken plan` that has begun to read its standard input, in which nothing more comes."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "kwiken.cli", "plan", "-"]
+    command = [sys.executable, "-m", "kwiken", "plan", "-"]
     child = subprocess.Popen(command, stdin=reader, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         os.write(writer, b"{")

@@ -67,7 +67,7 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 LATER: Final[dict[str, tuple[str, ...]]] = {
-    "autopilot": ("tail/autopilot", "runtime/gateway/steering", "cli/steering"),
+    "autopilot": ("tail/autopilot", "runtime/gateway/steering"),
     "Kubernetes and images": ("upkeep/kubernetes", "export/deployments", "apps/deploy"),
     "TLS": ("runtime/wire/tls",),
     "`kwiken.hedge`": ("hedge",),

@@ -191,7 +191,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.live.gateway",
         "kwiken.cli.study",
         "kwiken.cli.planning",
-        "kwiken.cli.steering",
         "kwiken.cli.live",
         "kwiken.cli.placing",
         "kwiken.cli.data.traffic",
@@ -273,7 +272,7 @@ MAY_USE: dict[str, set[str]] = {
     # The command names services as any user does, by MODULE:SERVICE.
     "apps": {*BRAIN, "otel", "runtime", "machine", "loadtest", *LIVE_PLACING},
     "cli": {*BRAIN, "otel", "runtime", "machine", "loadtest", "apps", *LIVE_PLACING},
-    "door": BRAIN,
+    "door": {*BRAIN, "otel", "hedge"},
     # Its commands use the shell of `kwiken`: options, tables, engines, pages.
     "papers": {*NOUNS, "tail", *DATA, "allocator", "apps", "cli"},
 }

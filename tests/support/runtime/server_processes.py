@@ -16,7 +16,7 @@ from typing import Any
 from kwiken.runtime.cluster.cluster import Cluster
 
 ROOT = Path(__file__).resolve().parents[3]
-KWIKEN = [sys.executable, "-m", "kwiken.cli"]
+KWIKEN = [sys.executable, "-m", "kwiken"]
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

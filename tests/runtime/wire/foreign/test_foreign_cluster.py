@@ -120,7 +120,7 @@ async def test_a_mistake_is_one_line_at_the_start_of_the_gateway(
             f"url = 'grpc://{replica.id}/shop.Inventory/{method}'\n"
             "service = Service.of('shop', [Stage(name='stock', remote=url)])\n"
         )
-        command = [sys.executable, "-m", "kwiken.cli", "serve", "wrong:service", "--local", "--port", "0"]
+        command = [sys.executable, "-m", "kwiken", "serve", "wrong:service", "--local", "--port", "0"]
         done = await asyncio.to_thread(
             subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
         )

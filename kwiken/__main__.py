@@ -1,0 +1,7 @@
+"""Entry point of `python -m kwiken`, the same as the command `kwiken`."""
+
+from __future__ import annotations
+
+from kwiken.cli import main
+
+main()
