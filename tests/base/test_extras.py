@@ -80,7 +80,7 @@ def test_all_is_all() -> None:
         *(
             (
                 "opentelemetry",
-                f"{verb} kwiken.services.hello:hello {more} --otlp http://127.0.0.1:9",
+                f"{verb} services.hello:hello {more} --otlp http://127.0.0.1:9",
                 r'--otlp needs the OpenTelemetry SDK: pip install "kwiken\[otel\]"',
             )
             for verb, more in (("up", ""), ("serve", "--local"), ("stage", "--stage tidy"))
@@ -110,7 +110,7 @@ def test_the_command_names_the_missing_extra_and_exits_with_2() -> None:
 def test_a_lazy_name_of_the_library_names_the_missing_extra() -> None:
     code = """
 import kwiken, kwiken.loadtest, kwiken.otel
-from kwiken.services.hello import hello
+from services.hello import hello
 
 for use in (
     lambda: kwiken.make_plan,

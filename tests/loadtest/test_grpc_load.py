@@ -12,7 +12,7 @@ from tests.support.loadtest.load_commands import StartLoad
 from tests.support.peers.grpc_messages import Answer
 from tests.support.runtime.server_processes import free_port, running
 
-HELLO = "kwiken.services.hello:hello"
+HELLO = "services.hello:hello"
 RUN = ("--rate", "50", "--duration", "0.6", "--arrivals", "constant", "--json")
 
 

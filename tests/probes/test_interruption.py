@@ -28,7 +28,7 @@ def stage_probe(tmp_path: Path) -> Iterator[ProbeRun]:
     work.mkdir()
     (work / "data.txt").write_text("x")
     words = ("--stage", "greet", "--requests", str(requests), "--working-folder", str(work))
-    run = ProbeRun(tmp_path, "stage", "kwiken.services.hello:hello", *words)
+    run = ProbeRun(tmp_path, "stage", "services.hello:hello", *words)
     yield run
     run.close()
 

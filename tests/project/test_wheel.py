@@ -170,7 +170,7 @@ def test_the_command_is_there_and_comes_from_the_wheel(core: Environment, tmp_pa
 
 
 def test_the_core_runs_a_local_cluster(core: Environment, tmp_path: Path) -> None:
-    target = "kwiken.services.hello:hello"
+    target = f"{ROOT / 'services' / 'hello.py'}:hello"
     try:
         url = core.ok("kwiken", "up", target, "--port", "0", "--detach", "--traces", "traces", cwd=tmp_path)
         assert "ada" in json.dumps(post(url.strip(), {"name": "ada"})).lower()
@@ -181,7 +181,7 @@ def test_the_core_runs_a_local_cluster(core: Environment, tmp_path: Path) -> Non
 
 
 def test_the_core_runs_stages_and_a_gateway_by_hand(core: Environment, tmp_path: Path) -> None:
-    target = "kwiken.services.hello:hello"
+    target = f"{ROOT / 'services' / 'hello.py'}:hello"
     with contextlib.ExitStack() as stack:
         replicas = []
         for stage in ("tidy", "greet", "join"):
@@ -207,7 +207,7 @@ def test_the_core_has_the_search_service(core: Environment, tmp_path: Path) -> N
         ("fit traces -o profile.json", "plan"),
         ("report profile.json", "report"),
         ("demo", "load,report"),
-        ("serve kwiken.services.hello:hello --local --otlp http://127.0.0.1:9", "otel"),
+        (f"serve {ROOT}/services/hello.py:hello --local --otlp http://127.0.0.1:9", "otel"),
     ],
 )
 def test_the_core_names_the_extra_that_a_verb_needs(

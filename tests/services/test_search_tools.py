@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kwiken.services.hello import Visitor, hello
 from kwiken.services.search import __main__ as commands, _speller, search
 from kwiken.services.search.index import store
 from kwiken.services.search.index.parts import Words
 from kwiken.services.search.query_mix import misspell, queries
+from services.hello import Visitor, hello
 from tests.support.services import local_answers
 from tests.support.services.answer_quality import Judgement, Verdict, score
 

@@ -37,7 +37,9 @@ def base() -> Iterator[str]:
         or subprocess.run(["docker", "info"], capture_output=True, timeout=60, check=False).returncode
     ):
         pytest.skip("no Docker engine answers: start one, or name it by $DOCKER_HOST")
-    *_, base = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    *_, base = re.findall(
+        r"^FROM (\S+)", (ROOT / "runtime" / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+    )
     docker("build", "--quiet", f"--tag={IMAGE}", ".", within_s=BUILD_S)
     yield str(base)
     docker("image", "rm", IMAGE)

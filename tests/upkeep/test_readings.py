@@ -9,7 +9,7 @@ import pytest
 from kwiken.cli.shared.options import load_service
 from kwiken.upkeep.readings import Readings
 
-HELLO = load_service("kwiken.services.hello:hello")  # the stage `greet` has four calls a request
+HELLO = load_service("services.hello:hello")  # the stage `greet` has four calls a request
 WORKLOADS = {"w": ("greet", {"greet-0": "w-7"})}
 
 

@@ -19,7 +19,7 @@ from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 from tests.support.project.compilers import needs_compiler
 
-HELLO = "kwiken.services.hello:hello"
+HELLO = "services.hello:hello"
 QUICK = ("--window", "0.02")
 
 

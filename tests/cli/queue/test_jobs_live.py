@@ -29,7 +29,7 @@ def test_a_job_goes_on_though_the_supervisor_is_killed(tmp_path: Path) -> None:
     state, profile, ran = tmp_path / "state", tmp_path / "profile.json", tmp_path / "ran"
     kwiken("classify", str(EXAMPLES / "allocator" / "measurements.toml"), "-o", str(profile))
     up = [
-        *("up", "kwiken.services.hello:hello", "--port", "0", "--state", str(state), "--detach"),
+        *("up", "services.hello:hello", "--port", "0", "--state", str(state), "--detach"),
         *("--nodes", str(EXAMPLES / "allocator" / "nodes.toml"), "--profiles", str(profile)),
         *("--workloads", str(EXAMPLES / "jobs" / "workloads.toml")),
     ]

@@ -22,7 +22,7 @@ from kwiken.runtime.process.log_file import LogFile
 from tests.support.runtime.server_processes import KWIKEN, ROOT
 from tests.support.runtime.waiting import until
 
-TARGET = "kwiken.services.hello:hello"
+TARGET = "services.hello:hello"
 LINKS = ("symbolic", "hard", "dangling")
 
 

@@ -19,7 +19,7 @@ from kwiken.runtime.gateway.observation.replica_watch import LOOK_S
 from kwiken.runtime.process.log_limits import BURST
 from tests.support.runtime.server_processes import address_of, ask as post, running
 
-TARGET = "kwiken.services.hello:hello"
+TARGET = "services.hello:hello"
 FIRST = 200  # requests that a gateway keeps before it knows what is slow
 REQUESTS = FIRST + 300
 

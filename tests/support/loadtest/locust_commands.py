@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-LOCUSTFILE = Path(__file__).resolve().parents[3] / "kwiken" / "loadtest" / "locustfile.py"
+LOCUSTFILE = Path(__file__).resolve().parents[3] / "loadtest" / "locustfile.py"
 Locust = Callable[..., "subprocess.Popen[str]"]
 """Starts Locust's command with arguments and `file`, and does not wait."""
 

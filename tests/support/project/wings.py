@@ -159,7 +159,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.loadtest.patching",
         "kwiken.loadtest.distribution",
         "kwiken.loadtest",
-        "kwiken.loadtest.locustfiles",
     ),
     "services": (
         "kwiken.services",

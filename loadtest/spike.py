@@ -1,6 +1,6 @@
 """Spike: a quiet load that rises tenfold at once, stays for half a minute, and falls back.
 
-`locust -f loadtest/locustfiles/spike.py --headless`
+`locust -f loadtest/spike.py --headless`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Minimal example service: three stages, one of them a fan-out.
 
-Run it with `kwiken up kwiken.services.hello:hello`. A stage is a coroutine function. Its arguments are the
+Run it with `kwiken up services/hello.py:hello`. A stage is a coroutine function. Its arguments are the
 answers of its parents in the order of `after`; the first stage takes the request. Arguments and answers are
 typed, because they travel between processes.
 """
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from kwiken.model.service.service import Service
-from kwiken.model.service.stage import Partial
+from kwiken import Partial, Service
 
 hello = Service("hello")
 

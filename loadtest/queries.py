@@ -1,7 +1,7 @@
 """Queries from a file: popular ones are sent more often, as real users do.
 
 Make your own file with `python -m kwiken.services.search queries -n 5000 -o queries.txt`, and name it on the
-command line: `locust -f loadtest/locustfiles/queries.py --headless --queries queries.txt --zipf 0`
+command line: `locust -f loadtest/queries.py --headless --queries queries.txt --zipf 0`
 """
 
 from __future__ import annotations

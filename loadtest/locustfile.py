@@ -1,4 +1,4 @@
-"""Locustfile for Locust's own command: `locust -f kwiken/loadtest/locustfile.py --host URL --rate 100`.
+"""Locustfile for Locust's own command: `locust -f loadtest/locustfile.py --host URL --rate 100`.
 
 Works with and without `--headless`, and with `--processes` or `--master` and `--worker`. Files are named on
 the command line only: a visitor of Locust's page can change numbers there, but must not be able to name a

@@ -1,6 +1,6 @@
 """Load of a day: a smooth wave with its peak in the evening, here in ten minutes.
 
-`locust -f loadtest/locustfiles/day.py --headless`
+`locust -f loadtest/day.py --headless`
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Such users send less while the service is slow, so their p99 hides stalls; `open_loop.py` beside this file
 shows them.
 
-`locust -f loadtest/locustfiles/closed_loop.py --headless --users 20 --spawn-rate 20 --run-time 60s`
+`locust -f loadtest/closed_loop.py --headless --users 20 --spawn-rate 20 --run-time 60s`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Soak: a moderate load for four hours, with limits that decide the exit code.
 
-`locust -f loadtest/locustfiles/soak.py --headless --csv soak`
+`locust -f loadtest/soak.py --headless --csv soak`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Open loop: requests start at a stated rate, whether or not earlier ones were answered.
 
-`locust -f loadtest/locustfiles/open_loop.py --headless --rate 50 --duration 60`
+`locust -f loadtest/open_loop.py --headless --rate 50 --duration 60`
 """
 
 from __future__ import annotations
