@@ -241,7 +241,8 @@ def _judged(
         raise InputError(f"holds {len(held)} I/Os; a judgement needs {MIN_JUDGED} or more", where="trace")
     drawing = IODrawing(ios=len(held))
     drawn = [features_of(generate(model, rng, drawing), whole, model) for _ in range(RUNS)]
-    known = held if trained is None else trained
+    # A model of another trace stands for the trace: drawn I/Os have its sizes, shares and states to the last.
+    known = generate(model, rng) if trained is None else trained
     fitted = features_of(known, whole, model)
     rivals = []
     for name in BASELINES:

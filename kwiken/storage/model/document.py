@@ -12,7 +12,7 @@ from kwiken.base.parsing.strict_json import convert, parse_json
 from kwiken.storage.model.states import BRANCHES, DEPTH
 from kwiken.storage.trace.block_trace import BlockTrace
 
-STORAGE_VERSION: Final = 1
+STORAGE_VERSION: Final = 2
 MAX_MODEL_BYTES: Final = 64 << 20  # of a document
 MAX_CLASSES: Final = 1024
 MAX_STREAMS: Final = 4096
@@ -20,6 +20,7 @@ MAX_ROWS: Final = 2_000_000  # of any table of the document
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _Real = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+_Octave = Annotated[int, msgspec.Meta(ge=0, le=32)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
@@ -68,22 +69,29 @@ class GapLaw(_Struct, frozen=True, kw_only=True):
 
 
 class ReuseLaw(_Struct, frozen=True, kw_only=True):
-    """Law of how many I/Os of a state ago a block was touched.
+    """Law of how many I/Os of a volume ago a block was touched, and by what.
 
     Attributes:
         leaf: state's index in its volume; -1 for all states without a law of their own.
-        share: share of the I/Os whose block is touched again at all, once the state has a long past.
-        lags: (q,) number of I/Os of the state at evenly spaced probabilities from 0 to `share`.
-        offsets: (q,) number of bytes from the start of the I/O that touched the block to the new start, at
-            evenly spaced probabilities; a log goes on in the block that its last entry ended in.
+        octave: exponent of the smallest power of two that is no smaller than the I/Os that it is the law of.
+        share: share of the I/Os whose block is touched again at all, once the volume has a long past.
+        lags: (q,) number of I/Os of the volume since the block was touched, at evenly spaced probabilities.
+        parents: (q,) octave of the size of the I/O that touched the block, for each lag.
+        offsets: (q,) number of bytes from the start of that I/O to the new start; a log goes on in the block
+            that its last entry ended in.
     """
 
     leaf: Annotated[int, msgspec.Meta(ge=-1, le=MAX_ROWS)]
-    share: Annotated[float, msgspec.Meta(ge=0, le=1)]
-    lags: Annotated[list[_Real], msgspec.Meta(min_length=2, max_length=10_000)]
+    octave: _Octave
+    share: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    lags: Annotated[
+        list[Annotated[int, msgspec.Meta(ge=1, le=1 << 53)]], msgspec.Meta(min_length=1, max_length=10_000)
+    ]
+    parents: Annotated[list[_Octave], msgspec.Meta(min_length=1, max_length=10_000)]
     offsets: Annotated[
-        list[Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]], msgspec.Meta(max_length=10_000)
-    ] = []
+        list[Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]],
+        msgspec.Meta(min_length=1, max_length=10_000),
+    ]
 
 
 class VolumeModel(_Struct, frozen=True, kw_only=True):
@@ -97,7 +105,7 @@ class VolumeModel(_Struct, frozen=True, kw_only=True):
         align: number of bytes that starts are multiples of.
         levels: (s,) depth of each state in the tree of quarters.
         indices: (s,) number of each state among the ranges of its depth.
-        reuse: laws of how far back, first that of all states without a law of their own.
+        reuse: laws of how far back, by size, first those of all states without laws of their own.
     """
 
     name: _Name
@@ -270,6 +278,8 @@ def _check_volume(volume: VolumeModel, where: str) -> None:
         raise InputError("states must cover the whole range", where=where)
     if any(law.leaf >= len(volume.levels) for law in volume.reuse):
         raise InputError("reuse: names a state that is not there", where=where)
+    if any(not len(law.lags) == len(law.parents) == len(law.offsets) for law in volume.reuse):
+        raise InputError("reuse: lags, parents and offsets must be of one length", where=where)
 
 
 def _check_stream(model: StorageModel, stream: StreamModel, where: str) -> None:

@@ -19,7 +19,16 @@ from kwiken.base.errors import InputError
 from kwiken.storage.model.chain import Moves, closed_walk, free_order, moves_of
 from kwiken.storage.model.document import StorageModel, StreamModel, VolumeModel
 from kwiken.storage.model.gap_laws import draw_gaps
-from kwiken.storage.model.reuse import draw_lags, matched, place_in_group, resolve, spread_apart
+from kwiken.storage.model.reuse import (
+    OCTAVES,
+    Past,
+    draw_lags,
+    octave_of,
+    place_in_group,
+    resolve,
+    spread_apart,
+    suited,
+)
 from kwiken.storage.model.states import StateTree
 from kwiken.storage.model.threads import thread_order
 from kwiken.storage.trace.block_trace import BlockTrace
@@ -203,24 +212,23 @@ def _starts(model: StorageModel, laid: _Laid, rng: np.random.Generator) -> Ints:
     sizes = [len(tree) for tree in trees]
     first = np.concatenate(([0], np.cumsum(sizes)))
     state = first[laid.volume] + laid.leaf
-    place = place_in_group(state)
     parent, offset = np.arange(count), np.zeros(count, dtype=np.int64)
     before = _before_in_stream(laid.member)
     follows = laid.sequential & (before >= 0)
     parent[follows], offset[follows] = before[follows], laid.size[before[follows]]
-    again = np.flatnonzero(~follows)
-    lags, moved = np.zeros(len(again), dtype=np.int64), np.zeros(len(again), dtype=np.int64)
+    positions = np.stack((place_in_group(laid.volume), place_in_group(state)), axis=1)
+    octave = octave_of(laid.size)
+    pasts = [Past(state * OCTAVES + octave, positions[:, each]) for each in (0, 1)]
     for number, volume in enumerate(volumes):
-        chosen = laid.volume[again] == number
-        lags[chosen], moved[chosen] = draw_lags(
-            volume.reuse, laid.leaf[again][chosen], place[again][chosen], rng
-        )
-    again, lags, moved = again[lags > 0], lags[lags > 0], moved[lags > 0]
-    lags = matched(state[again], place[again], lags)
-    by_state = np.argsort(state, kind="stable")
-    begins = np.searchsorted(state[by_state], np.arange(first[-1] + 1))
-    parent[again] = by_state[begins[state[again]] + place[again] - lags]
-    offset[again] = moved
+        own = np.flatnonzero(~follows & (laid.volume == number))
+        drawn = draw_lags(volume.reuse, laid.leaf[own], octave[own], positions[own], rng)
+        for each, past in enumerate(pasts):
+            position = positions[own, each]
+            group = state[own] * OCTAVES
+            chosen, lags, wanted, moved = suited(drawn, drawn.own == bool(each), group, position, past, rng)
+            touched = past.touched(wanted, position[chosen], lags)
+            known = touched >= 0
+            parent[own[chosen[known]]], offset[own[chosen[known]]] = touched[known], moved[known]
     roots = parent == np.arange(count)
     base = np.zeros(count, dtype=np.int64)
     edges = np.concatenate([tree.edges[:-1] for tree in trees])

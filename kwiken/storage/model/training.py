@@ -18,7 +18,7 @@ from kwiken.storage.model.document import (
     digest_of,
 )
 from kwiken.storage.model.gap_laws import laws_of
-from kwiken.storage.model.reuse import is_reuse, last_touchers, place_in_group, reuse_laws
+from kwiken.storage.model.reuse import is_reuse, last_touchers, octave_of, place_in_group, reuse_laws
 from kwiken.storage.model.states import StateTree, alike_volumes, even_tree, is_free, refined_tree
 from kwiken.storage.trace.block_trace import BlockTrace
 
@@ -66,7 +66,7 @@ def train(
     joined = np.concatenate(([False], stream[1:] == stream[:-1]))
     classes, number = _classes(trace, joined)
     states = np.concatenate(([0], np.cumsum([len(trees[each]) for each in alike.tolist()])))
-    place = place_in_group(states[trace.volume] + leaf)
+    place = np.stack((place_in_group(trace.volume), place_in_group(states[trace.volume] + leaf)), axis=1)
     gaps = np.diff(trace.t_s) * 1e3
     return StorageModel(
         version=STORAGE_VERSION,
@@ -83,7 +83,7 @@ def train(
                 reuse,
                 place,
                 place - place[last],
-                trace.start - trace.start[last],
+                last,
             )
             for each, tree in enumerate(trees)
         ],
@@ -193,8 +193,9 @@ def _volume(
     reuse: Bools,
     place: Ints,
     lag: Ints,
-    offset: Ints,
+    last: Ints,
 ) -> VolumeModel:
+    octave, offset = octave_of(trace.size), trace.start - trace.start[last]
     chosen = np.isin(trace.volume, alike)
     apart = chosen & ~trace.sequential
     names = [trace.volumes[number] for number in alike.tolist()]
@@ -206,7 +207,14 @@ def _volume(
         align=_alignment(trace.start[chosen]),
         levels=tree.level.tolist(),
         indices=tree.index.tolist(),
-        reuse=reuse_laws(leaf[apart], np.where(reuse, lag, place)[apart], reuse[apart], offset[apart]),
+        reuse=reuse_laws(
+            leaf[apart],
+            octave[apart],
+            np.where(reuse[:, None], lag, place)[apart],
+            reuse[apart],
+            octave[last[apart]],
+            offset[apart],
+        ),
     )
 
 

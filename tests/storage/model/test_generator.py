@@ -12,7 +12,6 @@ from kwiken.base.errors import InputError
 from kwiken.storage.model.comparison import StorageJudgement, judge, nearest
 from kwiken.storage.model.gap_laws import draw_family
 from kwiken.storage.model.generator import IODrawing, generate
-from kwiken.storage.model.reuse import matched
 from kwiken.storage.model.threads import stride_order
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace
@@ -87,16 +86,6 @@ def test_threads_keep_their_shares_in_each_part() -> None:
     assert np.abs(np.bincount(laid) / len(laid) - weight).max() < 0.0005
     for part in np.array_split(laid, 10):
         assert np.abs(np.bincount(part, minlength=40) / len(part) - weight).max() < 0.005
-
-
-def test_reuses_point_at_different_accesses() -> None:
-    rng = np.random.default_rng(0)
-    place = np.flatnonzero(rng.random(5000) < 0.6)[1:]
-    lags = np.minimum(rng.geometric(0.01, len(place)), place)
-    lags = np.maximum(lags, 1)
-    found = matched(np.zeros(len(place), dtype=np.int64), place, lags)
-    assert ((found >= 1) & (found <= place)).all()
-    assert len(np.unique(place - found)) > 0.97 * len(place)
 
 
 def test_threads_mode_has_the_shares_of_the_walk() -> None:

@@ -66,7 +66,7 @@ def changed(**fields: Any) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (changed(version=2), "version"),
+        (changed(version=1), "version"),
         (changed(extra=1), "unknown field"),
         (changed(windows=[0]), "no window"),
         (changed(order=[[0, 9, 1]]), "order"),
