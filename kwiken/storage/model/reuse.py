@@ -3,8 +3,7 @@
 A lag is counted in I/Os of the whole volume, which a cache serves, or in those of a state that has many. The
 size of the I/O that touched the block belongs to the lag: a large I/O at the place of a small one touches one
 block again, and one at the place of a large one touches all of them. Drawn lags point at different I/Os: an
-I/O of a trace is the last toucher of its first block for one later I/O only, and lags would come out too short
-otherwise.
+I/O of a trace is the last toucher of its first block for one later I/O only.
 """
 
 from __future__ import annotations
@@ -201,8 +200,7 @@ def suited(
     """Reuses of each law given to I/Os of that law whose past has what was touched so far back.
 
     A second of two I/Os of a size can be at the first one's place only where there is such a first one, and
-    which I/O follows which is the walk's. Short lags choose first; a lag that suits no I/O grows by an
-    octave, and a lag that suits none at all is no reuse.
+    which I/O follows which is the walk's. Short lags choose first; a lag that suits no I/O is no reuse.
 
     Args:
         chosen: (n,) whether to give the I/O's law to I/Os.
@@ -217,9 +215,8 @@ def suited(
     width = octave_of(drawn.lags)
     most = int(width[wants].max(initial=0))
     taker = np.full(len(free), -1, dtype=np.int64)
-    waiting = np.zeros(len(free), dtype=bool)
     for step in range(most + 1):
-        waiting |= wants & (width == step)
+        waiting = wants & (width == step)
         for octave in np.unique(drawn.parents[waiting]).tolist():
             asked = np.flatnonzero(waiting & (drawn.parents == octave))
             able = np.flatnonzero(free & np.isin(drawn.law, drawn.law[asked]))
@@ -234,7 +231,7 @@ def suited(
                 return_indices=True,
             )
             taker[asked[one]] = able[other]
-            free[able[other]] = waiting[asked[one]] = False
+            free[able[other]] = False
     met = np.flatnonzero(taker >= 0)
     found = taker[met]
     return found, drawn.lags[met], group[found] + drawn.parents[met], drawn.offsets[met]

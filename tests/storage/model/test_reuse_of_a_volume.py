@@ -29,7 +29,19 @@ def error_of(trained: BlockTrace, judged: BlockTrace) -> float:
     return float((np.abs(drawn - right) - np.abs(known - right)).max())
 
 
-@pytest.mark.parametrize("draw", [index_and_body, circular_journal, shuffled_scans])
+def missed(reason: str) -> pytest.MarkDecorator:
+    """Mark a bound that does not hold; a test that begins to hold fails, so that the page is put right."""
+    return pytest.mark.xfail(strict=True, reason=reason)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        shuffled_scans,
+        pytest.param(index_and_body, marks=missed("the walk forgets that a body follows each header")),
+        pytest.param(circular_journal, marks=missed("a journal's run goes on after other I/Os came between")),
+    ],
+)
 def test_hits_of_the_second_half_are_kept(draw: Callable[[], BlockTrace]) -> None:
     trace = draw()
     half = len(trace) // 2
