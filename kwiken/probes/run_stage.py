@@ -26,8 +26,7 @@ import msgspec
 from kwiken.base.errors import KwikenError
 from kwiken.probes.record_inputs import Recorded, RecordedRun
 from kwiken.runtime.base.target import load_target
-from kwiken.runtime.replica.stage_calls import Ending, ReceivedCall, StageCalls
-from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.replica.stage_calls import DEFAULT_SETTINGS, Ending, ReceivedCall, StageCalls
 
 CONTROL_BYTES: Final = 8192
 # Fields of the page, 8 bytes each: those that the prober writes, then those of this process.
@@ -135,8 +134,8 @@ async def _call(calls: StageCalls, turns: Iterator[Recorded], page: SharedPage, 
             continue
         due = await pace.next()
         recorded = next(turns)
-        headers = {wire.SHARD: str(recorded.shard)} if recorded.shard else {}
-        ended = await calls.serve(ReceivedCall(headers, recorded.body, time.monotonic()))
+        settings = msgspec.structs.replace(DEFAULT_SETTINGS, shard=recorded.shard)
+        ended = await calls.serve(ReceivedCall(recorded.body, time.monotonic(), settings=settings))
         if ended.ending is not Ending.ANSWERED:
             raise KwikenError(f"a recorded call fails: {_reason(ended.body)}")
         page.write(DONE, page.read(DONE) + 1)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kwiken.runtime.replica.grpc_server import GrpcReplicaServer as GrpcReplicaServer
     from kwiken.runtime.replica.server import ReplicaServer as ReplicaServer
     from kwiken.runtime.wire.foreign.transport import ForeignTransport as ForeignTransport
+    from kwiken.runtime.wire.frames.transport import FrameTransport as FrameTransport
     from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport as RemoteTransport
     from kwiken.runtime.wire.grpc.transport import GrpcTransport as GrpcTransport
     from kwiken.runtime.wire.transport.base import (
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
         Reply as Reply,
         Transport as Transport,
     )
-    from kwiken.runtime.wire.transport.http import HttpTransport as HttpTransport
     from kwiken.runtime.wire.transport.local import (
         LocalTransport as LocalTransport,
         local_replicas as local_replicas,

@@ -12,6 +12,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
+from kwiken.runtime.replica.server import read_call_settings
 from kwiken.runtime.replica.stage_calls import (
     NOT_TAKEN,
     EndedCall,
@@ -87,7 +88,11 @@ class GrpcReplicaServer(StageServer[GrpcServer]):
             ended = self.calls.invalid(error)
         else:
             deadline = inf if remaining_s is None else came + remaining_s
-            call = ReceivedCall(headers, inputs, came, deadline, stage)
+            try:
+                settings = read_call_settings(headers)
+            except InputError as error:
+                return self._answer(self.calls.invalid(error), context)
+            call = ReceivedCall(inputs, came, deadline, stage, settings, headers.get(wire.TRACEPARENT, ""))
             ended = await self.calls.serve(call)
         return self._answer(ended, context)
 

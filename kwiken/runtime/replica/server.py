@@ -1,25 +1,41 @@
-"""Replica server: serves all shards of one stage over HTTP from one process."""
+"""Replica server: serves all shards of one stage from one process, by frames and, for people, by HTTP."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
+from functools import partial
 from math import inf
 from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import (
+    DEFAULT_SETTINGS,
     NOT_TAKEN,
+    CallSettings,
     EndedCall,
     Ending,
     ReceivedCall,
 )
+from kwiken.runtime.replica.stage_runner import CpuMeter
 from kwiken.runtime.replica.stage_server import Port, StageServer
-from kwiken.runtime.wire.http_server.http1_server import TEXT, CallServer, HttpRequest, Response
+from kwiken.runtime.wire.frames.messages import MARK, AnswerFrame, CallFrame, EndedFrame
+from kwiken.runtime.wire.frames.protocol import OversizeItem
+from kwiken.runtime.wire.frames.server import FrameServerLink
+from kwiken.runtime.wire.http_server.http1_server import (
+    TEXT,
+    CallServer,
+    HttpRequest,
+    OtherProtocol,
+    Response,
+)
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
 FULL: Final = Response(503, b"too many calls at once", f"{wire.REFUSED}: 1\r\n{RETRY_AFTER}{TEXT}")
+TOO_LONG: Final = 413
 ALLOW_CALL: Final = "Allow: POST\r\n"
 ALLOW_GET: Final = "Allow: GET, HEAD\r\n"
 STATUS: Final = {
@@ -33,11 +49,11 @@ STATUS: Final = {
 }
 
 
-def _deadline_of(request: HttpRequest) -> float:
-    """Moment of a call's deadline, seconds of `time.monotonic`; infinite for none.
+def _received(request: HttpRequest) -> ReceivedCall:
+    """Call in a request.
 
     Raises:
-        InputError: the call is not one that a gateway sends; names the header.
+        InputError: the call is not one that may be sent; names the header.
     """
     headers: Mapping[str, str] = request.headers
     if "content-encoding" in headers:
@@ -50,15 +66,41 @@ def _deadline_of(request: HttpRequest) -> float:
     if "origin" in headers:
         raise InputError("web pages may not call a replica", where="header Origin")
     remaining_ms = wire.read_number(headers, wire.DEADLINE, low=0.0, high=wire.MAX_DEADLINE_MS)
-    return inf if remaining_ms is None else request.came + remaining_ms / 1e3
+    deadline = inf if remaining_ms is None else request.came + remaining_ms / 1e3
+    return ReceivedCall(
+        request.body,
+        request.came,
+        deadline,
+        headers.get(wire.STAGE, ""),
+        read_call_settings(headers),
+        headers.get(wire.TRACEPARENT, ""),
+    )
+
+
+def read_call_settings(headers: Mapping[str, str]) -> CallSettings:
+    """Parse a call's headers.
+
+    Raises:
+        InputError: a header is no number; names the header.
+    """
+
+    def whole(name: str, default: int) -> int:
+        found = wire.read_whole(headers, name, low=-wire.MAX_ATTEMPT, high=wire.MAX_ATTEMPT)
+        return default if found is None else found
+
+    return CallSettings(
+        whole(wire.SHARD, 0), whole(wire.PRIORITY, 0), whole(wire.THREADS, 1), whole(wire.ATTEMPT, 0)
+    )
 
 
 class ReplicaServer(StageServer[CallServer]):
-    """HTTP server of one stage; see `StageServer` for its settings."""
+    """Server of one stage; see `StageServer` for its settings."""
 
     _page: MetricsPage | None = None
 
     def _serving(self, at: Port) -> CallServer:
+        self._max_body = at.max_body
+        link = partial(FrameServerLink, max_body=at.max_body, handler=self._framed, refuse=self._refusal)
         return CallServer(
             self._answer,
             host=at.host,
@@ -67,6 +109,7 @@ class ReplicaServer(StageServer[CallServer]):
             max_bodies=at.max_bodies,
             full=FULL,
             tls=at.tls,
+            other=OtherProtocol(MARK, lambda loop, budget, ended: link(loop, budget=budget, ended=ended)),
         )
 
     def _send_elsewhere(self) -> None:
@@ -94,12 +137,44 @@ class ReplicaServer(StageServer[CallServer]):
 
     async def _call(self, request: HttpRequest) -> Response:
         try:
-            deadline = _deadline_of(request)
+            call = _received(request)
         except InputError as error:
             return self._response(self.calls.invalid(error))
-        stage = request.headers.get(wire.STAGE, "")
-        call = ReceivedCall(request.headers, request.body, request.came, deadline, stage)
         return self._response(await self.calls.serve(call))
+
+    async def _framed(self, frame: CallFrame, came: float) -> AnswerFrame | EndedFrame:
+        settings = DEFAULT_SETTINGS
+        if frame.shard or frame.priority or frame.attempt or frame.threads != 1:
+            settings = CallSettings(frame.shard, frame.priority, frame.threads, frame.attempt)
+        remaining_s = min(max(0.0, frame.remaining_ms), wire.MAX_DEADLINE_MS) / 1e3
+        call = ReceivedCall(frame.data, came, came + remaining_s, frame.stage, settings, frame.traceparent)
+        meter = CpuMeter()
+        try:
+            ended = await self.calls.serve(call, meter)
+        except asyncio.CancelledError:
+            return EndedFrame(frame.id, meter.ms)
+        return self._frame_of(frame.id, ended)
+
+    def _frame_of(self, number: int, ended: EndedCall) -> AnswerFrame:
+        ending = ended.ending
+        return AnswerFrame(
+            number,
+            True,
+            0,
+            ended.body,
+            STATUS[ending],
+            NOT_TAKEN.get(ending, ""),
+            ended.busy_ms,
+            ended.inflight,
+            self.calls.latency_ms,
+        )
+
+    def _refusal(self, call: OversizeItem) -> AnswerFrame:
+        """Answer to a call whose body is not read."""
+        reason = f"a body may have at most {self._max_body} bytes" if call.too_long else FULL.body.decode()
+        frame = self._frame_of(call.id, self.calls.refused(reason, time.monotonic()))
+        frame.status = TOO_LONG if call.too_long else frame.status
+        return frame
 
     def _response(self, ended: EndedCall) -> Response:
         ending = ended.ending

@@ -1,4 +1,4 @@
-"""Calls of one stage at one replica, over HTTP and gRPC alike: limits, order, run and figures."""
+"""Calls of one stage at one replica, by frames and by HTTP alike: limits, order, run and figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import enum
 import inspect
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from math import inf
 from typing import Any, Final, Protocol
 
@@ -62,22 +62,58 @@ class CallObserver(Protocol):
         """Take one finished call."""
 
 
+class CallSettings(msgspec.Struct, frozen=True):
+    """Settings of a call.
+
+    Attributes:
+        shard: number of the shard, from 0.
+        priority: priority of the call; higher is more urgent.
+        threads: number of threads that the handler may use, 1 or more.
+        attempt: number of the attempt, from 0.
+    """
+
+    shard: int
+    priority: int
+    threads: int
+    attempt: int
+
+    def check(self, stage: Stage) -> None:
+        """Check the settings against a stage.
+
+        Raises:
+            InputError: one is out of range; names it as a header of HTTP.
+        """
+        for name, value, low, high in (
+            (wire.SHARD, self.shard, 0, stage.fanout - 1),
+            (wire.PRIORITY, self.priority, -MAX_PRIORITY, MAX_PRIORITY),
+            (wire.THREADS, self.threads, 1, stage.threads),
+            (wire.ATTEMPT, self.attempt, 0, wire.MAX_ATTEMPT),
+        ):
+            if not low <= value <= high:
+                raise InputError(f"must be from {low} to {high}, not {value}", where=f"header {name}")
+
+
+DEFAULT_SETTINGS: Final = CallSettings(shard=0, priority=0, threads=1, attempt=0)
+
+
 class ReceivedCall(msgspec.Struct, frozen=True):
     """Call as it arrived, decoded by its protocol.
 
     Attributes:
-        headers: values by name in lower case: HTTP headers, or gRPC metadata.
         body: inputs of the handler, encoded.
         came: arrival of the call, seconds of `time.monotonic`.
         deadline: moment after which the answer is useless, on the same clock; infinite for none.
         stage: stage that the caller means; empty if it does not say.
+        settings: shard and attempt, priority and threads of the call.
+        traceparent: trace context of the caller's attempt, as it was sent; empty for none.
     """
 
-    headers: Mapping[str, str]
     body: bytes
     came: float
     deadline: float = inf
     stage: str = ""
+    settings: CallSettings = DEFAULT_SETTINGS
+    traceparent: str = ""
 
 
 class Ending(enum.Enum):
@@ -112,42 +148,6 @@ class EndedCall(msgspec.Struct, frozen=True):
     body: bytes
     inflight: int
     busy_ms: float = 0.0
-
-
-class CallSettings(msgspec.Struct, frozen=True):
-    """Values of a call's headers.
-
-    Attributes:
-        shard: number of the shard, from 0.
-        priority: priority of the call; higher is more urgent.
-        threads: number of threads that the handler may use, 1 or more.
-        attempt: number of the attempt, from 0.
-    """
-
-    shard: int
-    priority: int
-    threads: int
-    attempt: int
-
-
-SETTINGS: Final = frozenset((wire.SHARD, wire.PRIORITY, wire.THREADS, wire.ATTEMPT))
-DEFAULT_SETTINGS: Final = CallSettings(shard=0, priority=0, threads=1, attempt=0)
-
-
-def read_call_settings(headers: Mapping[str, str], stage: Stage) -> CallSettings:
-    """Parse a call's headers.
-
-    Raises:
-        InputError: a header is invalid; names the header.
-    """
-    if SETTINGS.isdisjoint(headers):  # most calls: gateways leave out what has its default
-        return DEFAULT_SETTINGS
-    return CallSettings(
-        wire.read_whole(headers, wire.SHARD, low=0, high=stage.fanout - 1) or 0,
-        wire.read_whole(headers, wire.PRIORITY, low=-MAX_PRIORITY, high=MAX_PRIORITY) or 0,
-        wire.read_whole(headers, wire.THREADS, low=1, high=stage.threads) or 1,
-        wire.read_whole(headers, wire.ATTEMPT, low=0, high=wire.MAX_ATTEMPT) or 0,
-    )
 
 
 class StageCalls:
@@ -221,29 +221,34 @@ class StageCalls:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)
 
-    async def serve(self, call: ReceivedCall) -> EndedCall:
-        """Serve one call: cancel it when its client disconnects."""
-        ended = await self._serve(call)
+    async def serve(self, call: ReceivedCall, meter: CpuMeter | None = None) -> EndedCall:
+        """Serve one call: cancel it when its client disconnects.
+
+        Args:
+            meter: counts the call's processor time, also of one that is cancelled; None for one of its own.
+        """
+        ended = await self._serve(call, meter or CpuMeter())
         if ended.ending is not Ending.INVALID:  # counted already
             self.latencies[ended.ending].add(time.monotonic() - call.came)
         return ended
 
-    async def _serve(self, call: ReceivedCall) -> EndedCall:
+    async def _serve(self, call: ReceivedCall, meter: CpuMeter) -> EndedCall:
         if call.stage and call.stage != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
         if (reason := self.unready_reason) is not None:
             return self._refused(Ending.REFUSED, reason)
-        try:
-            settings = read_call_settings(call.headers, self.stage)
-        except InputError as error:
-            return self.invalid(error)
+        if call.settings is not DEFAULT_SETTINGS:
+            try:
+                call.settings.check(self.stage)
+            except InputError as error:
+                return self.invalid(error)
         full = self.inflight >= self._max_inflight
-        if full and not self._queue.displace(call.came, settings.priority):
+        if full and not self._queue.displace(call.came, call.settings.priority):
             return self._refused(Ending.FULL, f"{self.inflight} calls are running or queued already")
         self.inflight += 1
         try:
-            return await self._admitted(call, settings)
+            return await self._admitted(call, meter)
         except DisplacedError:
             return self._refused(Ending.FULL, "a more urgent call took its place")
         finally:
@@ -269,7 +274,8 @@ class StageCalls:
     def _refused(self, ending: Ending, reason: str) -> EndedCall:
         return EndedCall(ending, reason.encode(), self.inflight)
 
-    async def _admitted(self, call: ReceivedCall, settings: CallSettings) -> EndedCall:
+    async def _admitted(self, call: ReceivedCall, meter: CpuMeter) -> EndedCall:
+        settings, traceparent = call.settings, call.traceparent or None
         # Read once: durations must not depend on a clock that is set while the call runs.
         start_ns, came_ns = time.time_ns(), time.monotonic_ns()
         # Waits at least one iteration: a client that disconnects meanwhile cancels work that has not started.
@@ -277,8 +283,6 @@ class StageCalls:
         if time.monotonic() >= call.deadline:
             late = self._runner.failure(DeadlineError("dropped past its deadline"))
             return EndedCall(Ending.LATE, late, self.inflight)
-        meter = CpuMeter()
-        traceparent = call.headers.get(wire.TRACEPARENT)
         shard, threads = settings.shard, settings.threads
         run = self._runner.run(call.body, shard=shard, threads=threads, traceparent=traceparent)
         ran: RanCall | None = None

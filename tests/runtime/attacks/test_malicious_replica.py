@@ -24,8 +24,8 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.choice.picker import FIRST_BACKOFF_S
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.peers.strangers import STRANGERS, Place, Said, Stranger, at_home
 from tests.support.runtime.waiting import until
 
@@ -110,13 +110,11 @@ async def beset(stranger: Stranger, *, idempotent: bool, alone: bool) -> AsyncIt
             await server.start()
             stack.push_async_callback(server.stop, grace_s=0.0, linger_s=0.0)
             replicas[stage].append(Replica(f"good-{stage}", "here", server.url))
-        async with HttpTransport(service, raw=True) as transport:
+        async with FrameTransport(service, raw=True) as transport:
             executor = Executor(
                 service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(3)
             )
             yield Beset(executor, place, stranger)
-            assert transport._pool is not None
-            assert not transport._pool._busy, "connections are still in use"
         await until(lambda: place.open == 0)
 
 

@@ -18,8 +18,8 @@ from kwiken.runtime.base.errors import RefusedError, UnavailableError, failed_ca
 from kwiken.runtime.decisions.admission import Admission, Limits
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.replicas import Script, executor_of, one_stage
 from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until
@@ -181,7 +181,7 @@ async def test_a_full_replica_refuses_and_the_executor_counts_it() -> None:
     server = ReplicaServer(service, "a", max_inflight=3)
     await server.start()
     try:
-        async with HttpTransport(service) as transport:
+        async with FrameTransport(service) as transport:
             executor = Executor(
                 service,
                 transport,

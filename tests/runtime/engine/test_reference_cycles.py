@@ -20,8 +20,8 @@ from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError, O
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Call, Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.peers.misbehaving import misbehaving, saying, silence
 from tests.support.peers.protocols import HTTP, PROTOCOLS, Protocol
@@ -355,7 +355,7 @@ async def test_requests_through_the_gateway_are_freed(how: str, count: int, room
 async def test_calls_to_replicas_that_misbehave_are_freed(said: bytes | None) -> None:
     async with (
         misbehaving(silence if said is None else saying(said)) as replica,
-        HttpTransport(ACTING) as transport,
+        FrameTransport(ACTING) as transport,
     ):
         executor = Executor(
             ACTING, transport, replicas={"a": [replica]}, clock=SystemClock(), rng=random.Random(1)

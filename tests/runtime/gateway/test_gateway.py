@@ -26,8 +26,8 @@ from kwiken.runtime.gateway.control.plan_files import PlanFile
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport import wire
-from kwiken.runtime.wire.transport.http import HttpTransport
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, plan_for, service
@@ -100,7 +100,7 @@ async def test_through_replicas_over_http() -> None:
     servers = [ReplicaServer(service, name) for name in service.stages for _ in range(2)]
     async with (
         contextlib.AsyncExitStack() as ends,
-        HttpTransport(service, raw=True) as transport,
+        FrameTransport(service, raw=True) as transport,
         aiohttp.ClientSession() as session,
     ):
         for server in servers:

@@ -14,8 +14,8 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.peers.misbehaving import Reaction, misbehaving, saying, silence
 from tests.support.services.http import service
 
@@ -42,7 +42,7 @@ async def gateway_with(bad: Replica) -> AsyncIterator[Gateway]:
             stack.push_async_callback(server.stop, grace_s=0.0)
             those = replicas.setdefault(name, [])
             those.append(Replica(id=f"{name}-{len(those)}", node="here", address=server.url))
-        transport = await stack.enter_async_context(HttpTransport(service, raw=True))
+        transport = await stack.enter_async_context(FrameTransport(service, raw=True))
         executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(3))
         gateway = Gateway(service, executor)
         await gateway.start()

@@ -21,9 +21,9 @@ from kwiken.runtime.base.tracebacks import (
     brief_trace,
 )
 from kwiken.runtime.process.log_limits import BURST
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.server_processes import address_of, ask, running
 from tests.support.services.http import Ask, service
 
@@ -69,7 +69,7 @@ async def test_a_replica_logs_and_traces_what_its_handler_raises_and_answers_wit
 ) -> None:
     with running("stage", TARGET, "--stage", "middle", "--traces", str(tmp_path)) as process:
         replica = Replica("middle-0", "local", address_of(process))
-        async with HttpTransport(service) as transport:
+        async with FrameTransport(service) as transport:
             for number in range(FAILING):
                 asked = (Ask(text="hi", fail=True),)
                 context = wire.format_traceparent(TRACE_ID, number + 1)

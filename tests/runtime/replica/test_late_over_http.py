@@ -22,10 +22,10 @@ from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.replica.stage_calls import read_call_settings
 from kwiken.runtime.replica.stage_runner import MeteredThreads
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.http_server.http1_server import HttpRequest
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from tests.support.runtime.replicas import endow, plan_of
 from tests.support.runtime.waiting import until
 from tests.support.services.late import Burn, Job, burning, hash_blocks, service
@@ -63,7 +63,7 @@ async def test_an_urgent_call_goes_before_those_that_wait() -> None:
             time.sleep(0.3)  # noqa: ASYNC251 - it holds the loop while the others come
         return name
 
-    async with serving(target, "note") as (_, (replica,)), HttpTransport(target) as transport:
+    async with serving(target, "note") as (_, (replica,)), FrameTransport(target) as transport:
         first = asyncio.create_task(transport.call(replica, call_of("note", "first")))
         await until(lambda: began)
         # All are sent before the loop is blocked, so they wait in the sockets until it runs again.
@@ -83,7 +83,7 @@ async def test_an_urgent_call_goes_before_those_that_wait() -> None:
 async def test_of_a_full_queue_the_least_urgent_gives_way_and_goes_elsewhere() -> None:
     async with (
         serving(burning, "burn", max_inflight=3) as (_, (replica,)),
-        HttpTransport(burning) as transport,
+        FrameTransport(burning) as transport,
     ):
 
         def send(name: str, priority: int) -> asyncio.Task[Any]:
@@ -103,7 +103,7 @@ async def test_of_a_full_queue_the_least_urgent_gives_way_and_goes_elsewhere() -
 async def test_late_requests_get_through_full_queues() -> None:
     async with (
         serving(burning, "burn", 2, max_inflight=2) as (_, replicas),
-        HttpTransport(burning) as transport,
+        FrameTransport(burning) as transport,
     ):
         executor = Executor(
             burning,
@@ -127,7 +127,7 @@ async def test_late_requests_get_through_full_queues() -> None:
 
 async def test_threads_are_passed_and_their_work_is_metered() -> None:
     asyncio.get_running_loop().set_default_executor(MeteredThreads(max_workers=4))
-    async with serving(service, "digest") as (_, (replica,)), HttpTransport(service) as transport:
+    async with serving(service, "digest") as (_, (replica,)), FrameTransport(service) as transport:
         one, three = [
             await transport.call(replica, call_of("digest", Job(blocks=7), threads=threads))
             for threads in (1, 3)
@@ -150,7 +150,7 @@ async def test_threads_are_passed_and_their_work_is_metered() -> None:
 )
 def test_a_wrong_header_is_named(headers: dict[str, str], named: str) -> None:
     with pytest.raises(InputError, match=named):
-        read_call_settings(headers, service["digest"])
+        read_call_settings(headers).check(service["digest"])
 
 
 async def test_a_wrong_header_is_a_bad_request() -> None:
@@ -171,7 +171,7 @@ async def test_a_late_request_is_helped_from_end_to_end() -> None:
         replicas = {}
         for name in service.stages:
             _, replicas[name] = await stack.enter_async_context(serving(service, name, 2))
-        transport = await stack.enter_async_context(HttpTransport(service, raw=True))
+        transport = await stack.enter_async_context(FrameTransport(service, raw=True))
         executor = Executor(
             service,
             transport,
@@ -215,7 +215,7 @@ async def test_answers_that_are_judged_are_read() -> None:
     async with (
         serving(target, "part") as (_, (parts,)),
         serving(target, "whole") as (_, (wholes,)),
-        HttpTransport(target, raw=True) as transport,
+        FrameTransport(target, raw=True) as transport,
     ):
         executor = Executor(
             target,

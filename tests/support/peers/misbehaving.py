@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+from kwiken.runtime.wire.frames.messages import MARK
 from kwiken.runtime.wire.transport.base import Replica
 
 Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -13,11 +14,12 @@ Reaction = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None
 
 @contextlib.asynccontextmanager
 async def misbehaving(react: Reaction) -> AsyncIterator[Replica]:
-    """Server that reads a call's head and then runs a script."""
+    """Server that reads the head of a request, or the first line of a client of frames, and runs a script."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await reader.readuntil(b"\r\n\r\n")
+            if not (await reader.readuntil(b"\r\n")).startswith(MARK):
+                await reader.readuntil(b"\r\n\r\n")
             await react(reader, writer)
         finally:
             writer.close()

@@ -19,17 +19,17 @@ from grpc import aio
 from kwiken.model.service.service import Service
 from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.grpc.messages import payload_message, stage_answer_message
 from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from kwiken.runtime.wire.transport.base import Call, Replica
 from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
-from kwiken.runtime.wire.transport.http import HttpTransport
 from kwiken.runtime.wire.transport.wire import format_traceparent
+from tests.support.peers.frame_peers import answer, answering, framed, scripted_replica
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.waiting import until
 
 Server = ReplicaServer | GrpcReplicaServer
-FIGURES = {"kw-busy-ms": "1", "kw-inflight": "1", "kw-latency-ms": "1"}
 UNFIT = msgspec.msgpack.encode(5)  # an answer of another type than any stage's in the tests
 
 
@@ -38,7 +38,7 @@ class Protocol:
     """One protocol: its client, its server, and a server that answers every call in one wrong way."""
 
     scheme: Literal["http", "grpc"]
-    transport: type[HttpTransport | GrpcTransport]
+    transport: type[FrameTransport | GrpcTransport]
     server: type[Server]
     answering: Callable[[str], contextlib.AbstractAsyncContextManager[Replica]]
 
@@ -67,16 +67,17 @@ WRONG_ANSWERS = ("of another type", "without figures", "of no message", "of anot
 
 @contextlib.asynccontextmanager
 async def _http_answering(how: str) -> AsyncIterator[Replica]:
-    figures = "".join(f"{name}: {value}\r\n" for name, value in FIGURES.items())
-    ok = f"HTTP/1.1 200 OK\r\nContent-Length: {len(UNFIT)}\r\n"
-    said = {
-        "of another type": ok + figures + "\r\n" + UNFIT.decode(),
-        "without figures": ok + "\r\n" + UNFIT.decode(),
-        "of no message": "220 mail.example ESMTP\r\n\r\n",
-        "of another service": "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
-        "full": "HTTP/1.1 503 Full\r\nContent-Length: 0\r\nkw-refused: full\r\n\r\n",
+    if how == "of another service":
+        async with misbehaving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")) as stranger:
+            yield stranger
+        return
+    said: dict[str, Callable[[int], bytes]] = {
+        "of another type": lambda number: framed(answer(number, UNFIT)),
+        "without figures": lambda number: framed(answer(number, UNFIT, busy_ms=float("nan"))),
+        "of no message": lambda _: b"220 mail.example ESMTP\r\n\r\n",
+        "full": lambda number: framed(answer(number, b"full", status=503, refused="full")),
     }
-    async with misbehaving(saying(said[how].encode())) as replica:
+    async with scripted_replica(answering(said[how])) as replica:
         yield replica
 
 
@@ -106,7 +107,7 @@ async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
         await server.stop(None)
 
 
-HTTP = Protocol("http", HttpTransport, ReplicaServer, _http_answering)
+HTTP = Protocol("http", FrameTransport, ReplicaServer, _http_answering)
 GRPC = Protocol("grpc", GrpcTransport, GrpcReplicaServer, _grpc_answering)
 PROTOCOLS = pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
 
@@ -143,6 +144,7 @@ class Relay:
         self._writers: set[asyncio.StreamWriter] = set()
         self._flows = asyncio.Event()
         self._flows.set()
+        self._held: list[asyncio.Event] = []
         self.carried = 0  # bytes
 
     @contextlib.asynccontextmanager
@@ -166,6 +168,14 @@ class Relay:
         self._flows.clear()
 
     def flow(self) -> None:
+        for flows in (self._flows, *self._held):
+            flows.set()
+
+    def freeze_open(self) -> None:
+        """Carry nothing more on the connections that are open, as after a change of routes; new ones work."""
+        self._flows.clear()
+        self._held.append(self._flows)
+        self._flows = asyncio.Event()
         self._flows.set()
 
     def cut(self) -> None:
@@ -175,17 +185,20 @@ class Relay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, _, port = self._target
+        flows = self._flows
         there, to_there = await asyncio.open_connection(host, int(port))
         self._writers |= {writer, to_there}
         try:
-            await asyncio.gather(self._carry(reader, to_there), self._carry(there, writer))
+            await asyncio.gather(self._carry(reader, to_there, flows), self._carry(there, writer, flows))
         finally:
             self._writers -= {writer, to_there}
 
-    async def _carry(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _carry(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, flows: asyncio.Event
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await source.read(1 << 16):
-                await self._flows.wait()
+                await flows.wait()
                 self.carried += len(data)
                 sink.write(data)
                 await sink.drain()

@@ -1,4 +1,4 @@
-"""Foreign and malicious servers at a replica's address: a table of their responses to a call."""
+"""Foreign and malicious servers at a replica's address: a table of what they say to a client, or to a call."""
 
 from __future__ import annotations
 
@@ -12,9 +12,21 @@ from typing import Final
 
 import msgspec
 
+from kwiken.runtime.wire.frames.messages import (
+    PIECE,
+    AnswerFrame,
+    ByeFrame,
+    CallFrame,
+    CreditFrame,
+    EndedFrame,
+    Frame,
+    ItemFrame,
+    PieceFrame,
+    response,
+)
 from kwiken.runtime.wire.transport.base import Replica
+from tests.support.peers.frame_peers import answer, framed, read_frame
 
-KNOWN: Final = b"kw-busy-ms: 1\r\nkw-inflight: 1\r\nkw-latency-ms: 1\r\n"
 PACE_S: Final = 0.05
 FLOOD: Final = 64 << 10
 
@@ -34,6 +46,7 @@ class Peer:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.call = 0  # number of the call that was read last
 
     async def say(self, text: bytes) -> None:
         self.writer.write(text)
@@ -72,8 +85,9 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         react: to a call that was read.
-        greet: what it says before any call came.
-        reads: whether it reads calls at all.
+        greet: what it says before a client has said anything.
+        speaks: whether it speaks frames, so that calls come; else it reacts to a client's first line.
+        reads: whether it reads at all.
         sound: whether its answers are good, only unusual.
         errs: whether its answers are errors of the handler: final, and no replica is named.
         refuses: whether it says, or shows, that the call did not run.
@@ -81,59 +95,60 @@ class Stranger(msgspec.Struct, frozen=True, kw_only=True):
 
     react: Reaction
     greet: bytes = b""
+    speaks: bool = True
     reads: bool = True
     sound: bool = False
     errs: bool = False
     refuses: bool = False
 
 
-def http(
-    status: int = 200, body: bytes = FIT, headers: bytes = KNOWN, *, length: bytes | None = None
-) -> bytes:
-    told = b"%d" % len(body) if length is None else length
-    return b"HTTP/1.1 %d Word\r\nContent-Length: %s\r\n%s\r\n%s" % (status, told, headers, body)
+Saying = bytes | Callable[[int], bytes]
 
 
-def says(text: bytes) -> Reaction:
-    """Send bytes and leave the connection open."""
+def _said(text: Saying, peer: Peer) -> bytes:
+    return text if isinstance(text, bytes) else text(peer.call)
+
+
+def says(text: Saying) -> Reaction:
+    """Send bytes, which may depend on the number of the call, and leave the connection open."""
 
     async def react(peer: Peer) -> None:
-        await peer.say(text)
+        await peer.say(_said(text, peer))
 
     return react
 
 
-def ends(text: bytes) -> Reaction:
+def ends(text: Saying) -> Reaction:
     """Send bytes and close the connection."""
 
     async def react(peer: Peer) -> None:
-        await peer.say(text)
+        await peer.say(_said(text, peer))
         peer.writer.close()
 
     return react
 
 
-def resets(text: bytes) -> Reaction:
+def resets(text: Saying) -> Reaction:
     async def react(peer: Peer) -> None:
-        await peer.say(text)
+        await peer.say(_said(text, peer))
         await asyncio.sleep(0)
         peer.reset()
 
     return react
 
 
-def floods(text: bytes, then: bytes) -> Reaction:
+def floods(text: Saying, then: Saying) -> Reaction:
     async def react(peer: Peer) -> None:
-        await peer.say(text)
-        await peer.flood(then)
+        await peer.say(_said(text, peer))
+        await peer.flood(_said(then, peer))
 
     return react
 
 
-def drips(text: bytes, then: bytes) -> Reaction:
+def drips(text: Saying, then: Saying) -> Reaction:
     async def react(peer: Peer) -> None:
-        await peer.say(text)
-        await peer.drip(then)
+        await peer.say(_said(text, peer))
+        await peer.drip(_said(then, peer))
 
     return react
 
@@ -146,112 +161,131 @@ def error(kind: str, text: str) -> bytes:
     return msgspec.msgpack.encode({"kind": kind, "error": text})
 
 
-def strange(
-    react: Reaction, *, greet: bytes = b"", reads: bool = True, sound: bool = False, refuses: bool = False
+def strange(react: Reaction, *, reads: bool = True, sound: bool = False) -> Stranger:
+    return Stranger(react=react, reads=reads, sound=sound)
+
+
+def foreign(react: Reaction, *, greet: bytes = b"", refuses: bool = True) -> Stranger:
+    """Server of another protocol: no call is sent to it."""
+    return Stranger(react=react, greet=greet, speaks=False, refuses=refuses)
+
+
+def answering(
+    make: Callable[[int], Frame], *, sound: bool = False, errs: bool = False, refuses: bool = False
 ) -> Stranger:
-    return Stranger(react=react, greet=greet, reads=reads, sound=sound, refuses=refuses)
+    """Server that answers each call by one frame."""
+    return Stranger(react=says(lambda number: framed(make(number))), sound=sound, errs=errs, refuses=refuses)
 
 
-def answering(text: bytes, *, sound: bool = False, errs: bool = False, refuses: bool = False) -> Stranger:
-    return Stranger(react=says(text), sound=sound, errs=errs, refuses=refuses)
+def saying(make: Callable[[int], bytes]) -> Stranger:
+    return Stranger(react=says(make))
+
+
+def fit(number: int, data: bytes = FIT, **changes: object) -> AnswerFrame:
+    return answer(number, data, **changes)
+
+
+def begun(number: int, size: int = 9999) -> bytes:
+    """Beginning of a long answer, the rest of which is missing."""
+    return framed(fit(number, b"x" * 2000, size=size))
 
 
 PACK: Final = msgspec.msgpack.encode
-OK: Final = b"HTTP/1.1 200 OK\r\n"
 HTML: Final = b"<!doctype html><title>nginx</title>"
-NO_BODY: Final = b"Content-Length: 0\r\n\r\n"
+HTTP: Final = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
 
 STRANGERS: Final[dict[str, Stranger]] = {
     # Connections.
-    "closes at once": strange(ends(b""), reads=False),
+    "closes at once": foreign(ends(b"")),
+    "resets at once": foreign(resets(b"")),
+    "says nothing": foreign(silence, refuses=False),
+    "drips its first line": foreign(drips(b"", response(1)[:-1] + b" " * 300)),
     "closes after the call": strange(ends(b"")),
-    "closes within the head": strange(ends(OK + b"Content-Le")),
-    "closes within the body": strange(ends(http(length=b"500"))),
-    "resets at once": strange(resets(b""), reads=False),
+    "closes within a length": strange(ends(b"\0\0")),
+    "closes within an answer": strange(ends(lambda n: framed(fit(n))[:-3])),
+    "closes within a long answer": strange(ends(begun)),
     "resets after the call": strange(resets(b"")),
-    "resets within the body": strange(resets(http(length=b"500"))),
+    "resets within an answer": strange(resets(lambda n: framed(fit(n))[:-3])),
     "is silent": strange(silence),
     "never reads": strange(silence, reads=False),
-    "is silent after a head": strange(says(OK + b"Content-Length: 9\r\n" + KNOWN + b"\r\n")),
-    "drips a head": strange(drips(OK, b"A: " + b"b" * 10_000)),
-    "drips a body": strange(drips(http(body=b"", length=b"9999"), b"x" * 9999)),
+    "is silent within an answer": saying(lambda n: framed(fit(n))[:-3]),
+    "is silent within a long answer": saying(begun),
+    "drips an answer": strange(drips(b"", lambda n: framed(fit(n, b"x" * 9999)))),
+    "says bye to every call": answering(lambda _: ByeFrame()),
+    "says bye for ever": strange(floods(b"", framed(ByeFrame()))),
     # Lengths.
-    "chunked": answering(OK + KNOWN + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"),
-    "chunked without end": strange(
-        floods(OK + b"Transfer-Encoding: chunked\r\n\r\n", b"400\r\n" + b"x" * 1024 + b"\r\n")
+    "a frame of no bytes": saying(lambda _: bytes(4)),
+    "a frame of four billion bytes": saying(lambda n: framed(fit(n), length=(1 << 32) - 1)),
+    "a frame of a byte more": saying(lambda n: framed(fit(n), length=len(PACK(fit(n))) + 1) + b"\0"),
+    "a frame of a byte less": saying(lambda n: framed(fit(n), length=len(PACK(fit(n))) - 1)),
+    "an answer shorter than told": answering(lambda n: fit(n, size=len(FIT) + 1)),
+    "an answer longer than told": answering(lambda n: fit(n, size=1)),
+    "an answer of a negative length": answering(lambda n: fit(n, size=-5)),
+    "longer than taken": answering(lambda n: fit(n, size=99_999_999_999), errs=True),
+    "a piece too much": saying(lambda n: begun(n, 3000) + framed(PieceFrame(n, b"x" * 1001))),
+    "empty pieces": strange(floods(begun, lambda n: framed(PieceFrame(n, b"")))),
+    "tiny pieces": strange(floods(begun, lambda n: framed(PieceFrame(n, b"x")))),
+    "pieces without credit": strange(
+        floods(lambda n: begun(n, 16 << 20), lambda n: framed(PieceFrame(n, b"x" * PIECE)))
     ),
-    "until it closes": strange(ends(OK + b"Content-Type: text/html\r\n\r\n" + HTML)),
-    "no content": answering(b"HTTP/1.1 204 No Content\r\n\r\n"),
-    "shorter than told": answering(http(length=b"1")),
-    "longer than taken": answering(http(length=b"99999999999", headers=b"")),
-    "longer than taken, of a replica": answering(http(length=b"99999999999"), errs=True),
-    "two lengths": answering(http(headers=KNOWN + b"Content-Length: 3\r\n")),
-    "a negative length": answering(http(length=b"-5")),
-    "a length in words": answering(http(length=b"five")),
-    # Heads.
-    "HTTP/1.0": strange(ends(b"HTTP/1.0 200 OK\r\nServer: SimpleHTTP/0.6\r\n\r\n" + HTML)),
-    "HTTP/1.0, of a replica": strange(ends(http().replace(b"HTTP/1.1", b"HTTP/1.0")), sound=True),
-    "closes each time": strange(ends(http(headers=KNOWN + b"Connection: close\r\n")), sound=True),
-    "continue first": answering(b"HTTP/1.1 100 Continue\r\n\r\n" + http()),
-    "continue for ever": strange(floods(b"", b"HTTP/1.1 100 Continue\r\n\r\n")),
-    "early hints for ever": strange(floods(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")),
-    "a huge head": answering(OK + b"A: " + b"b" * (1 << 20) + b"\r\n" + NO_BODY),
-    "an endless head": strange(floods(OK, b"X-More: " + b"y" * 200 + b"\r\n")),
-    "many headers": answering(OK + b"A: b\r\n" * 500 + NO_BODY),
-    "NUL in a header's name": answering(http(headers=KNOWN + b"a\0b: c\r\n")),
-    "a folded header": answering(http(headers=KNOWN + b"A: b\r\n c\r\n")),
-    "bare line ends": answering(http().replace(b"\r\n", b"\n")),
-    "two answers": answering(http() + http()),
-    "an answer before the call": strange(silence, greet=http(headers=b"")),
+    # Frames.
+    "noise": saying(lambda _: b"\0\0\0\x05noise"),
+    "another kind of frame": saying(lambda n: framed(PACK([99, n]))),
+    "a client's frame": answering(lambda n: CallFrame(n, True, 0, b"", "say", 0, 0, 1.0, 0, 1, "")),
+    "more fields": saying(lambda n: framed(PACK([*msgspec.to_builtins(fit(n)), 1]))),
+    "a map": saying(lambda n: framed(PACK({"id": n}))),
+    "an unknown call": answering(lambda n: fit(n + 1)),
+    "call zero": answering(lambda n: fit(n - n)),
+    "call minus one": answering(lambda n: fit(-n)),
+    "two answers": saying(lambda n: framed(fit(n)) * 2),
+    "the answer before last": answering(lambda n: fit(max(1, n - 1))),
+    "the end of a call that goes on": answering(lambda n: EndedFrame(n, 1.0)),
+    "credit for nothing": strange(floods(b"", lambda n: framed(CreditFrame(n, 1 << 20)))),
+    "an item before the answer": answering(lambda n: ItemFrame(n, True, 1, b"x")),
+    "several items": saying(lambda n: framed(fit(n, last=False)) + framed(ItemFrame(n, True, len(FIT), FIT))),
+    "items for ever": strange(
+        floods(lambda n: framed(fit(n, last=False)), lambda n: framed(ItemFrame(n, False, 1, b"x")))
+    ),
     # Bodies.
-    "no MessagePack": answering(http(body=b"\xc1\xc1")),
-    "MessagePack cut off": answering(http(body=FIT[:-1])),
-    "MessagePack and more": answering(http(body=FIT + b"\x00")),
-    "deep nesting": answering(http(body=b"\x91" * 100_000)),
-    "an array of four billion": answering(http(body=b"\xdd\xff\xff\xff\xff")),
-    "no UTF-8": answering(http(body=b"\x81\xa4text\xa2\xff\xfe")),
-    "another type": answering(http(body=PACK([1, 2]))),
-    "another field": answering(http(body=PACK({"word": "x"}))),
-    "more fields": answering(http(body=PACK({"text": "fit", "more": 1})), sound=True),
-    "JSON": answering(http(body=b'{"text":"fit"}')),
+    "no MessagePack": answering(lambda n: fit(n, b"\xc1\xc1")),
+    "MessagePack cut off": answering(lambda n: fit(n, FIT[:-1])),
+    "MessagePack and more": answering(lambda n: fit(n, FIT + b"\x00")),
+    "deep nesting": answering(lambda n: fit(n, b"\x91" * 30_000)),
+    "an array of four billion": answering(lambda n: fit(n, b"\xdd\xff\xff\xff\xff")),
+    "no UTF-8": answering(lambda n: fit(n, b"\x81\xa4text\xa2\xff\xfe")),
+    "another type": answering(lambda n: fit(n, PACK([1, 2]))),
+    "another field": answering(lambda n: fit(n, PACK({"word": "x"}))),
+    "more fields in the answer": answering(lambda n: fit(n, PACK({"text": "fit", "more": 1})), sound=True),
+    "JSON": answering(lambda n: fit(n, b'{"text":"fit"}')),
     # Figures that a replica reports of itself.
-    "no replica's headers": answering(http(headers=b"")),
-    "busy for nan ms": answering(http(headers=KNOWN.replace(b"busy-ms: 1", b"busy-ms: nan"))),
-    "busy for inf ms": answering(http(headers=KNOWN.replace(b"busy-ms: 1", b"busy-ms: inf"))),
-    "a latency of nan": answering(http(headers=KNOWN.replace(b"latency-ms: 1", b"latency-ms: nan"))),
-    "-1 calls held": answering(http(headers=KNOWN.replace(b"inflight: 1", b"inflight: -1000000000"))),
-    "endless calls held": answering(http(headers=KNOWN.replace(b"inflight: 1", b"inflight: " + b"9" * 4000))),
+    "busy for nan ms": answering(lambda n: fit(n, busy_ms=float("nan"))),
+    "busy for inf ms": answering(lambda n: fit(n, busy_ms=float("inf"))),
+    "a latency of nan": answering(lambda n: fit(n, latency_ms=float("nan"))),
+    "-1 calls held": answering(lambda n: fit(n, inflight=-1_000_000_000)),
+    "endless calls held": answering(lambda n: fit(n, inflight=1 << 60)),
     # Statuses.
-    "a redirect": answering(http(301, b"", b"Location: http://elsewhere.invalid/\r\n")),
-    "401": answering(http(401, HTML, b"WWW-Authenticate: Basic\r\n")),
-    "404": answering(http(404, HTML, b""), refuses=True),
-    "404, chunked": answering(
-        b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", refuses=True
-    ),
-    "405": answering(http(405, HTML, b"Allow: GET\r\n"), refuses=True),
-    "501 of Python's server": strange(
-        ends(b"HTTP/1.0 501 Unsupported\r\nConnection: close\r\nContent-Length: 35\r\n\r\n" + HTML),
-        refuses=True,
-    ),
-    "500 with garbage": answering(http(500, b"oops")),
-    "500 with a form of its own": answering(http(500, PACK({"kind": 1, "error": []}))),
-    "500 with a huge body": strange(floods(http(500, b"", length=b"999999999"), b"x" * FLOOD)),
-    "500 that closes": strange(ends(b"HTTP/1.1 500 Oops\r\n\r\noops")),
-    "errors of the handler": answering(http(500, error("ValueError", "no")), errs=True),
-    "endless errors": answering(http(500, error("E" * 100_000, "x" * 1_000_000)), errs=True),
-    "503 without a refusal": answering(http(503, b"down", b"")),
-    "full for ever": answering(http(503, b"full", b"kw-refused: 1\r\n"), refuses=True),
-    "504 of a proxy": answering(http(504, HTML, b"")),
-    "504 at once": answering(http(504, error("DeadlineError", "late"))),
-    "upgrades": answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"),
-    # Other protocols.
-    "TLS": strange(ends(b"\x15\x03\x01\x00\x02\x02\x16")),
-    "HTTP/2": strange(silence, greet=b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64"),
-    "SSH": strange(silence, greet=b"SSH-2.0-OpenSSH_9.6\r\n"),
-    "SMTP": strange(silence, greet=b"220 mail.example ESMTP\r\n"),
-    "MySQL": strange(silence, greet=b"J\0\0\0\n8.0.36\0" + bytes(60)),
-    "Redis": strange(says(b"-ERR unknown command 'POST'\r\n")),
-    "echo": strange(says(b"POST /call HTTP/1.1\r\nContent-Length: 0\r\n\r\n")),
+    "500 with garbage": answering(lambda n: fit(n, b"oops", status=500)),
+    "500 with a form of its own": answering(lambda n: fit(n, PACK({"kind": 1, "error": []}), status=500)),
+    "errors of the handler": answering(lambda n: fit(n, error("ValueError", "no"), status=500), errs=True),
+    "long errors": answering(lambda n: fit(n, error("E" * 9000, "x" * 20_000), status=500), errs=True),
+    "a status of its own": answering(lambda n: fit(n, HTML, status=-(1 << 40))),
+    "full for ever": answering(lambda n: fit(n, b"full", status=503, refused="1"), refuses=True),
+    "504 at once": answering(lambda n: fit(n, error("DeadlineError", "late"), status=504)),
+    # Versions and other protocols.
+    "a version to come": foreign(says(b"KWIKEN-FRAMES 2\r\n")),
+    "no version": foreign(ends(b"KWIKEN-FRAMES none: this replica speaks versions 7 to 8\r\n")),
+    "version zero": foreign(says(b"KWIKEN-FRAMES 0\r\n")),
+    "a long first line": foreign(floods(b"KWIKEN-FRAMES ", b"1")),
+    "a release that speaks HTTP": foreign(ends(HTTP)),
+    "a web server": foreign(ends(b"HTTP/1.0 501 Unsupported\r\n\r\n" + HTML)),
+    "HTTP for ever": foreign(floods(HTTP, HTTP)),
+    "TLS": foreign(ends(b"\x15\x03\x01\x00\x02\x02\x16")),
+    "HTTP/2": foreign(silence, greet=b"\0\0\x06\x04\0\0\0\0\0\0\x03\0\0\0\x64"),
+    "SSH": foreign(silence, greet=b"SSH-2.0-OpenSSH_9.6\r\n"),
+    "SMTP": foreign(silence, greet=b"220 mail.example ESMTP\r\n"),
+    "MySQL": foreign(silence, greet=b"J\0\0\0\n8.0.36\0" + bytes(60)),
+    "Redis": foreign(says(b"-ERR unknown command\r\n")),
+    "echo": foreign(says(b"KWIKEN-FRAMES 1 1\r\n")),
 }
 
 
@@ -289,18 +323,25 @@ class Place:
             writer.close()
 
     async def _talk(self, peer: Peer) -> None:
-        if self._stranger.greet:
-            await peer.say(self._stranger.greet)
-        if not self._stranger.reads:
-            await self._stranger.react(peer)
+        stranger = self._stranger
+        if stranger.greet:
+            await peer.say(stranger.greet)
+        await peer.reader.readuntil(b"\n")
+        if not stranger.speaks:
+            await stranger.react(peer)
+            await peer.linger()
+            return
+        await peer.say(response(1))
+        if not stranger.reads:
+            await stranger.react(peer)
             return
         while not peer.writer.is_closing():
-            head = await peer.reader.readuntil(b"\r\n\r\n")
-            if head.startswith(b"POST"):
-                length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
-                (asked,) = msgspec.msgpack.decode(await peer.reader.readexactly(length))
+            frame = await read_frame(peer.reader)
+            if isinstance(frame, CallFrame):
+                (asked,) = msgspec.msgpack.decode(frame.data)
                 self.calls[asked] += 1
-            await self._stranger.react(peer)
+                peer.call = frame.id
+                await stranger.react(peer)
 
 
 @contextlib.asynccontextmanager

@@ -124,6 +124,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.metrics",
         "kwiken.runtime.wire.foreign",
         "kwiken.runtime.wire.http_server",
+        "kwiken.runtime.wire.frames",
         "kwiken.runtime.wire.grpc",
         "kwiken.runtime.wire",
         "kwiken.runtime.engine.hedged_call",

@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kwiken.model.service.service import Service
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
-from kwiken.runtime.wire.transport.http import HttpTransport
 
 if TYPE_CHECKING:
     from kwiken.runtime.wire.grpc.transport import GrpcTransport
@@ -34,7 +34,7 @@ class RemoteTransport:
         self._tls = tls
         self._service = service
         self._raw = raw
-        self._http = HttpTransport(service, raw=raw, tls=tls)
+        self._http = FrameTransport(service, raw=raw, tls=tls)
         self._grpc: GrpcTransport | None = None
         self._stack = AsyncExitStack()
 
@@ -70,7 +70,7 @@ class RemoteTransport:
         """
         self._transport(replica).ask(replica, heard)
 
-    def _transport(self, replica: Replica) -> HttpTransport | GrpcTransport:
+    def _transport(self, replica: Replica) -> FrameTransport | GrpcTransport:
         if not replica.address.startswith(GRPC_PREFIX):
             return self._http
         if self._grpc is None:

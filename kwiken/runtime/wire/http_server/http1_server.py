@@ -11,7 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.http_server.acceptor import (
@@ -101,6 +101,36 @@ def _refused(status: int, message: str) -> RefusedRequestError:
     return RefusedRequestError(Response(status, message.encode(), TEXT))
 
 
+class OtherConnection(Protocol):
+    """Connection whose client began another protocol than HTTP."""
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Tasks of the calls that run."""
+
+    def say_bye(self) -> None:
+        """Tell the client to send further calls elsewhere."""
+
+    def expire(self, now: float) -> None:
+        """Close the connection if its client exceeded a timeout; `now` by the loop's clock."""
+
+    def cut(self) -> None:
+        """Close the connection immediately."""
+
+
+class OtherProtocol(NamedTuple):
+    """Protocol beside HTTP at the same port.
+
+    Attributes:
+        mark: bytes that a client begins with.
+        connection: creates the protocol of a connection, an `OtherConnection`; gets the loop, the byte budget
+            and what to call, with the connection, once it is lost.
+    """
+
+    mark: bytes
+    connection: Callable[[asyncio.AbstractEventLoop, ByteBudget, Callable[[Any], None]], Any]
+
+
 class CallServer:
     """HTTP/1.1 server on one port.
 
@@ -113,6 +143,7 @@ class CallServer:
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         full: response if the limit of connections or of bytes is reached.
         tls: certificates for connections over TLS; None for connections without.
+        other: further protocol at the port; None for none.
     """
 
     def __init__(
@@ -126,8 +157,10 @@ class CallServer:
         most: int | None = None,
         full: Response = FULL,
         tls: Certificates | None = None,
+        other: OtherProtocol | None = None,
     ) -> None:
         self._tls = tls
+        self.other = other
         self.handler = handler
         self.max_body = max_body
         self.budget = ByteBudget(max_bodies if max_bodies is not None else share_of_memory(REPLICA_SHARE))
@@ -135,7 +168,7 @@ class CallServer:
         self.last_answers = LastAnswers(most=max_lingering())
         self._most = most
         self.closing = False
-        self.connections: set[ServerConnection] = set()
+        self.connections: set[ServerConnection | OtherConnection] = set()
         self._host = host
         self._port = port
         self._acceptor: Acceptor | None = None
@@ -173,6 +206,8 @@ class CallServer:
         self.closing = True
         if self._acceptor is not None:
             self._acceptor.close()
+        for connection in self.connections:
+            connection.say_bye()
 
     async def stop(self) -> None:
         """Close all connections and cancel their handlers."""
@@ -181,7 +216,7 @@ class CallServer:
             self._acceptor.abort()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        running = [one.task for one in self.connections if one.task is not None]
+        running = [task for one in self.connections for task in one.tasks]
         self.last_answers.close()
         for connection in list(self.connections):
             connection.cut()
@@ -213,6 +248,7 @@ class ServerConnection(asyncio.Protocol):
         self._paused = False
         self._ended = False
         self._interim = False
+        self._served = False  # whether it has sent a request of HTTP
         self._check: DisconnectCheck | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -220,6 +256,14 @@ class ServerConnection(asyncio.Protocol):
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
         self._server.connections.add(self)
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Task of the request that runs, if any."""
+        return [] if self.task is None else [self.task]
+
+    def say_bye(self) -> None:
+        """Nothing to say: a response closes its connection."""
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop; cancels the running request."""
@@ -233,7 +277,10 @@ class ServerConnection(asyncio.Protocol):
         if not self._buffer:
             self._since = self._loop.time()
         self._buffer += data
-        if not self._has_room():
+        other = self._server.other
+        if not self._served and other is not None and self._buffer.startswith(other.mark):
+            self._hand_over(other)
+        elif not self._has_room():
             if self.task is None:
                 self._refuse(self._server.full)
             else:
@@ -243,6 +290,18 @@ class ServerConnection(asyncio.Protocol):
         elif len(self._buffer) > MAX_READ_AHEAD and self._transport is not None:
             self._transport.pause_reading()
             self._paused = True
+
+    def _hand_over(self, other: OtherProtocol) -> None:
+        """Leave the connection to another protocol."""
+        transport, data = self._transport, bytes(self._buffer)
+        connections = self._server.connections
+        self._leave()
+        if transport is not None:
+            connection = other.connection(self._loop, self._server.budget, connections.discard)
+            connections.add(connection)
+            transport.set_protocol(connection)
+            connection.connection_made(transport)
+            connection.data_received(data)
 
     def eof_received(self) -> bool:
         """Called by the loop; complete requests are answered before the connection is closed."""
@@ -333,6 +392,7 @@ class ServerConnection(asyncio.Protocol):
             body = bytes(view[start : start + length])
         del self._buffer[: start + length]
         self._running = start + length
+        self._served = True
         self._continued = False
         keep = match[3] == "1" and "close" not in headers.get("connection", "").lower().replace(
             " ", ""

@@ -44,6 +44,8 @@ class Call(msgspec.Struct):
             transport.
         status: status of the answer: a number over HTTP, the code's name over gRPC; None until then. Set by
             the transport.
+        note_work: called later, if the call was cancelled and its replica says so, with the processor time
+            that it had taken there, milliseconds; None to note nothing.
     """
 
     stage: str
@@ -59,6 +61,7 @@ class Call(msgspec.Struct):
     sent: float = 0.0
     first_byte: float = 0.0
     status: int | str | None = None
+    note_work: Callable[[float], object] | None = None
 
 
 class Stream:

@@ -49,20 +49,6 @@ def checked_load(busy_ms: float, inflight: int, latency_ms: float) -> ReplicaLoa
     )
 
 
-def load_of(headers: Mapping[str, str]) -> ReplicaLoad:
-    """Load report in the headers of an answer.
-
-    Raises:
-        InputError: a header is missing or invalid; names the header.
-    """
-    busy_ms = wire.read_number(headers, wire.BUSY, low=0.0, high=wire.MAX_BUSY_MS)
-    inflight = wire.read_whole(headers, wire.INFLIGHT, low=0, high=wire.MAX_INFLIGHT)
-    latency_ms = wire.read_number(headers, wire.LATENCY, low=0.0, high=wire.MAX_BUSY_MS)
-    if busy_ms is None or inflight is None or latency_ms is None:
-        raise InputError("its headers are missing")
-    return ReplicaLoad(busy_ms, inflight, latency_ms)
-
-
 class CallBodies:
     """Encoder of calls and decoder of answers.
 

@@ -16,8 +16,8 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.replica.server import ReplicaServer
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
-from kwiken.runtime.wire.transport.http import HttpTransport
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.runtime.waiting import until
 
@@ -82,7 +82,7 @@ async def remote() -> AsyncIterator[Executor]:
             await server.start()
             stack.push_async_callback(server.stop, grace_s=0.0)
             replicas.append(Replica(f"a-{number}", "local", server.url))
-        transport = await stack.enter_async_context(HttpTransport(SERVICE))
+        transport = await stack.enter_async_context(FrameTransport(SERVICE))
         yield Executor(
             SERVICE, transport, replicas={"a": replicas}, clock=SystemClock(), rng=random.Random(1)
         )
@@ -117,8 +117,8 @@ async def test_a_caller_that_gives_up_still_cancels_the_handler(place: type) -> 
     service = Service.of("waits", [Stage(name="a", handler=wait)])
     server = ReplicaServer(service, "a")
     await server.start()
-    transport: LocalTransport | HttpTransport
-    async with HttpTransport(service) as far:
+    transport: LocalTransport | FrameTransport
+    async with FrameTransport(service) as far:
         transport = LocalTransport(service) if place is local else far
         executor = Executor(
             service,

@@ -1,0 +1,106 @@
+"""Frame connection on an event loop: the shell that both ends share; what one turn writes leaves together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Generic, TypeVar, cast
+
+from kwiken.runtime.wire.frames.messages import FrameError
+from kwiken.runtime.wire.frames.protocol import FrameEnd
+
+E = TypeVar("E", bound=FrameEnd)
+
+
+class FrameLink(asyncio.Protocol, Generic[E]):
+    """One connection: hands bytes to its end of the protocol, and sends what that has to send.
+
+    Args:
+        end: state of this side of the connection.
+
+    Attributes:
+        heard_at: moment at which the peer was heard last, seconds of the loop's clock.
+        paused_at: moment since which the peer takes nothing more; None while it does.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, end: E) -> None:
+        self.end = end
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._flushing = False
+        self.heard_at = loop.time()
+        self.paused_at: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether bytes can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def cut(self) -> None:
+        """Close immediately and discard what was not sent yet."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)
+        self.changed()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._transport = None
+        self.lost("the connection was closed" if exc is None else f"the connection was closed: {exc}")
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        self.heard_at = self._loop.time()
+        try:
+            frames = self.end.receive(data)
+        except FrameError as error:
+            self.broken(str(error))
+            return
+        if frames:
+            self.received(frames)
+        if not self._flushing and self.end.has_more:
+            self.changed()
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the peer takes less than there is to send."""
+        self.paused_at = self._loop.time()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self.paused_at = None
+        self.changed()
+
+    def changed(self) -> None:
+        """Send what the end has to send, once all that runs in this turn of the loop has added to it."""
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        transport = self._transport
+        if transport is None or self.paused_at is not None or transport.is_closing():
+            return
+        data = self.end.take()
+        if data:
+            transport.write(data)
+        if self.paused_at is None and self.end.has_more:  # the next turn may bring short frames
+            self.changed()
+
+    def broken(self, reason: str) -> None:
+        """The peer broke the protocol: end the connection, with what there is to say."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(self.end.take())
+            transport.close()
+        self.lost(reason)
+
+    def received(self, frames: list[Any]) -> None:
+        """Take frames in, in the order in which they came."""
+        raise NotImplementedError
+
+    def lost(self, reason: str) -> None:
+        """The connection is of no more use."""
+        raise NotImplementedError

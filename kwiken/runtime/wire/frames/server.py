@@ -1,0 +1,137 @@
+"""Frame connection of one gateway at a replica: a task for each call, cancelled when the gateway says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.wire.frames.link import FrameLink
+from kwiken.runtime.wire.frames.messages import AnswerFrame, CallFrame, CancelFrame, EndedFrame, ItemFrame
+from kwiken.runtime.wire.frames.protocol import Budget, OversizeItem, ServerEnd
+
+LOG = logging.getLogger("kwiken.replica")
+IDLE_S: Final = 75.0  # longest time without a call; longer than gateways keep an idle connection
+STALL_S: Final = 30.0  # longest time that a peer may leave something unfinished, or unread
+
+CallHandler = Callable[[CallFrame, float], Awaitable[AnswerFrame | EndedFrame]]
+"""Serves a call that came at a moment, seconds of `time.monotonic`; an `EndedFrame` if it was cancelled."""
+Refuser = Callable[[OversizeItem], AnswerFrame]
+
+
+class FrameServerLink(FrameLink[ServerEnd]):
+    """Connection of one gateway.
+
+    Args:
+        handler: serves a call; its `AnswerFrame.data` is the whole item.
+        refuse: answers a call that was not taken in.
+        ended: called once, with this, when the connection is lost.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        max_body: int,
+        budget: Budget,
+        handler: CallHandler,
+        refuse: Refuser,
+        ended: Callable[[Any], None],
+    ) -> None:
+        super().__init__(loop, ServerEnd(max_body, budget))
+        self._handler = handler
+        self._refuse = refuse
+        self._ended = ended
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._cancelled: set[int] = set()
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Tasks of the calls that run."""
+        return list(self._running.values())
+
+    def say_bye(self) -> None:
+        """Tell the gateway to send further calls elsewhere."""
+        self.end.bye()
+        self.changed()
+
+    def expire(self, now: float) -> None:
+        """Close the connection if the gateway exceeded a timeout."""
+        silent_s = now - self.heard_at
+        unread = self.paused_at is not None and now - self.paused_at > STALL_S
+        unfinished = self.end.awaits_peer and silent_s > STALL_S
+        idle = not (self.end.open or self.end.has_more) and silent_s > IDLE_S
+        if unread or unfinished or idle:
+            self.cut()
+
+    def pause_writing(self) -> None:
+        """Called by the loop: a gateway that reads no answers gets to send no calls."""
+        super().pause_writing()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        super().resume_writing()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def received(self, frames: list[Any]) -> None:
+        """Take frames in, in the order in which they came."""
+        came = time.monotonic()
+        for frame in frames:
+            if type(frame) is CallFrame and frame.last:
+                self._running[frame.id] = self._loop.create_task(self._serve(frame, came))
+            elif isinstance(frame, CancelFrame):
+                self._cancel(frame.id)
+            elif isinstance(frame, OversizeItem):
+                refusal = self._refuse(frame)
+                self.end.answer(refusal, refusal.data)
+            elif isinstance(frame, CallFrame | ItemFrame):
+                self.broken("a call of several items, which no stage takes in this version")
+                return
+
+    def _cancel(self, number: int) -> None:
+        task = self._running.get(number)
+        if task is None:  # it had not come whole
+            self.end.ended(number, 0.0)
+        else:
+            self._cancelled.add(number)
+            task.cancel()
+
+    async def _serve(self, call: CallFrame, came: float) -> None:
+        number = call.id
+        busy_ms = 0.0
+        answer: AnswerFrame | EndedFrame | None = None
+        try:
+            answer = await self._handler(call, came)
+        except asyncio.CancelledError:
+            if number not in self._cancelled:
+                raise
+        except Exception:
+            LOG.exception("a call failed", extra=about(Event.REQUEST_ERROR))
+        finally:
+            del self._running[number]
+            if isinstance(answer, EndedFrame):
+                busy_ms, answer = answer.busy_ms, None
+            if answer is not None:
+                self.end.answer(answer, answer.data)
+            elif number in self._cancelled:
+                self.end.ended(number, busy_ms)
+            else:  # it failed, or cancelled its own task
+                self.end.answer(AnswerFrame(number, True, 0, b"", 500, "", busy_ms, 0, 0.0), b"")
+            self._cancelled.discard(number)
+            if not self._flushing:
+                self.changed()
+
+    def lost(self, reason: str) -> None:
+        """The connection is of no more use: cancel its calls."""
+        del reason
+        for number, task in list(self._running.items()):
+            self._cancelled.add(number)
+            task.cancel()
+        self.end.close()
+        self._ended(self)
