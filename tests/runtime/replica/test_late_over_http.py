@@ -19,8 +19,7 @@ from kwiken.model.service.stage import Partial
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import RefusedError
 from kwiken.runtime.engine.executor import Executor
-from kwiken.runtime.replica.server import ReplicaServer
-from kwiken.runtime.replica.stage_calls import read_call_settings
+from kwiken.runtime.replica.server import ReplicaServer, read_call_settings
 from kwiken.runtime.replica.stage_runner import MeteredThreads
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.http_server.http1_server import HttpRequest

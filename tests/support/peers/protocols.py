@@ -25,8 +25,7 @@ from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from kwiken.runtime.wire.transport.base import Call, Replica
 from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
 from kwiken.runtime.wire.transport.wire import format_traceparent
-from tests.support.peers.frame_peers import answer, answering, framed, scripted_replica
-from tests.support.peers.misbehaving import misbehaving, saying
+from tests.support.peers.misbehaving import answer, answering, framed, misbehaving, saying, scripted_replica
 from tests.support.runtime.waiting import until
 
 Server = ReplicaServer | GrpcReplicaServer

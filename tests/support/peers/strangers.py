@@ -25,7 +25,7 @@ from kwiken.runtime.wire.frames.messages import (
     response,
 )
 from kwiken.runtime.wire.transport.base import Replica
-from tests.support.peers.frame_peers import answer, framed, read_frame
+from tests.support.peers.misbehaving import answer, framed, read_frame
 
 PACE_S: Final = 0.05
 FLOOD: Final = 64 << 10

@@ -21,7 +21,7 @@ from kwiken.runtime.wire.transport.base import Call
 MAX_UNSENT: Final = 64 << 20  # bytes that may wait for a replica that takes nothing
 
 
-class NoConnectionError(Exception):
+class NotConnectedError(Exception):
     """No connection could be opened; nothing was sent."""
 
 
@@ -77,12 +77,12 @@ class FrameClientLink(FrameLink[ClientEnd]):
             call: the call, whose moments are noted.
 
         Raises:
-            NoConnectionError: the connection was closed before; nothing was sent.
+            NotConnectedError: the connection was closed before; nothing was sent.
             BrokenConnectionError: no complete answer came.
             LongAnswerError: the answer is longer than the limit.
         """
         if not self.is_open:
-            raise NoConnectionError("the connection was closed before anything was sent")
+            raise NotConnectedError("the connection was closed before anything was sent")
         end = self.end
         if not end.open:
             self.heard_at = self._loop.time()

@@ -17,7 +17,7 @@ from kwiken.runtime.wire.frames.client import (
     BrokenConnectionError,
     FrameClientLink,
     LongAnswerError,
-    NoConnectionError,
+    NotConnectedError,
 )
 from kwiken.runtime.wire.frames.messages import AnswerFrame, CallFrame
 from kwiken.runtime.wire.tls.certificates import Certificates
@@ -164,7 +164,7 @@ class FrameTransport:
         """Connection to a replica, which all calls that need it wait for together.
 
         Raises:
-            NoConnectionError: there is none; nothing was sent.
+            NotConnectedError: there is none; nothing was sent.
         """
         address = replica.address
         task = self._opening.get(address)
@@ -174,7 +174,7 @@ class FrameTransport:
             task.add_done_callback(lambda done: self._opened(address, done))
         opened = await asyncio.shield(task)
         if isinstance(opened, str):
-            raise NoConnectionError(opened)
+            raise NotConnectedError(opened)
         return opened
 
     def _opened(self, address: str, task: asyncio.Task[FrameClientLink | str]) -> None:
@@ -248,7 +248,7 @@ def map_errors(stage: str, replica: Replica, max_body: int) -> Iterator[None]:
     """Translate errors of connections into the runtime's errors."""
     try:
         yield
-    except NoConnectionError as error:
+    except NotConnectedError as error:
         raise RefusedError(f"stage {stage!r}: replica {replica.id}: no connection: {error}") from error
     except BrokenConnectionError as error:
         raise LostError(f"stage {stage!r}: replica {replica.id}: {error}") from error

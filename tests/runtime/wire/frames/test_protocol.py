@@ -32,7 +32,7 @@ from kwiken.runtime.wire.frames.messages import (
 )
 from kwiken.runtime.wire.frames.protocol import AnswerBegins, ClientEnd, OversizeItem, ServerEnd
 from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
-from tests.support.peers.frame_peers import answer, framed
+from tests.support.peers.misbehaving import answer, framed
 
 MAX_BODY: Final = 1 << 20
 BUDGET: Final = 8 << 20

@@ -21,8 +21,15 @@ from kwiken.runtime.wire.frames.messages import (
 )
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
-from tests.support.peers.frame_peers import answer, answering, framed, read_frame, scripted_replica
-from tests.support.peers.misbehaving import misbehaving, saying
+from tests.support.peers.misbehaving import (
+    answer,
+    answering,
+    framed,
+    misbehaving,
+    read_frame,
+    saying,
+    scripted_replica,
+)
 from tests.support.peers.protocols import Relay, call_of
 from tests.support.runtime.waiting import until
 from tests.support.services.http import Ask, service
