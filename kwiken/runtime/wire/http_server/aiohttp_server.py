@@ -20,6 +20,7 @@ from kwiken.runtime.wire.http_server.acceptor import ConnectionLimit, max_connec
 from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+from kwiken.runtime.wire.http_server.quick_door import QuickConnection, QuickDoor
 from kwiken.runtime.wire.tls.handshakes import is_tls
 
 LOG = logging.getLogger("kwiken.http")
@@ -247,6 +248,7 @@ class GatewayWebServer(web.Server):
         max_body: longest request body, bytes.
         budget: budget of the bytes that all requests together hold.
         keep_alive_s: seconds for which an idle connection stays open.
+        quick_path: path whose plain requests do without aiohttp; see `QuickDoor`.
     """
 
     def __init__(
@@ -258,6 +260,7 @@ class GatewayWebServer(web.Server):
         max_body: int,
         budget: ByteBudget,
         keep_alive_s: float,
+        quick_path: str,
     ) -> None:
         super().__init__(
             functools.partial(_answer, handler),
@@ -274,15 +277,19 @@ class GatewayWebServer(web.Server):
         self._budget = budget
         self._most = most or max_connections()
         self._last_answers = LastAnswers(most=max_lingering())
+        self._quick = QuickDoor(quick_path, handler, self._new_connection, budget)
         self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
         """Create the protocol of a new connection."""
         return ConnectionLimit(self._room, self._last_answers, FULL_ANSWER)
 
-    def _room(self) -> ClientConnection | None:
-        if len(self._connections) >= self._most:
+    def _room(self) -> QuickConnection | None:
+        if len(self._connections) + len(self._quick.connections) >= self._most:
             return None
+        return QuickConnection(self._quick, self._loop)
+
+    def _new_connection(self) -> ClientConnection:
         return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)
 
     def _sweep(self) -> None:
@@ -290,12 +297,14 @@ class GatewayWebServer(web.Server):
         for caller in self.connections:
             if isinstance(caller, ClientConnection):
                 caller.expire(now, self._timeouts)
+        self._quick.expire(self._loop.time(), self._timeouts.idle_s)
         self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""
         self._sweeper.cancel()
         self._last_answers.close()
+        await self._quick.shutdown()
         await super().shutdown(timeout)
 
 

@@ -7,16 +7,32 @@ writer put head and body together; that takes several times as long as one piece
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import SERVER_SOFTWARE
+from aiohttp.http import SERVER_SOFTWARE, HttpVersion
 
 from kwiken.runtime.wire.transport import wire
 
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
+
+
+class AnyRequest(Protocol):
+    """What a response depends on of its request."""
+
+    @property
+    def method(self) -> str:
+        """Method of HTTP."""
+
+    @property
+    def version(self) -> HttpVersion:
+        """Version of HTTP."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection stays open."""
 
 
 class JsonResponse:
@@ -46,11 +62,20 @@ class JsonResponse:
         Raises:
             ValueError: a header holds a line break.
         """
-        version, self.keep_alive = request.version, request.keep_alive
-        further = self.headers
+        self.keep_alive = request.keep_alive
+        self._piece = self.encoded(request)
+        self._writer = request.writer
+
+    def encoded(self, request: AnyRequest) -> bytes:
+        """Head and body for a request.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        version, further = request.version, self.headers
         if version.minor == 0:
-            further = ({"Connection": "keep-alive"} if self.keep_alive else {}) | further
-        elif not self.keep_alive:
+            further = ({"Connection": "keep-alive"} if request.keep_alive else {}) | further
+        elif not request.keep_alive:
             further = {"Connection": "close"} | further
         lines = "".join([f"{name}: {value}\r\n" for name, value in further.items()]) if further else ""
         if lines.count("\n") + lines.count("\r") > 2 * len(further):
@@ -61,8 +86,7 @@ class JsonResponse:
             f"Content-Type: {wire.JSON}\r\nContent-Length: {len(self.body)}\r\n{lines}"
             f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
         ).encode()
-        self._piece = head if request.method == "HEAD" else head + self.body
-        self._writer = request.writer
+        return head if request.method == "HEAD" else head + self.body
 
     async def write_eof(self) -> None:
         """Send all of it.

@@ -18,7 +18,7 @@ from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudge
 from kwiken.runtime.wire.http_server.http1_server import KEEP_ALIVE_S
 from kwiken.runtime.wire.http_server.json_response import GatewayResponse
 from kwiken.runtime.wire.tls.certificates import Certificates
-from kwiken.runtime.wire.transport.wire import MAX_BODY
+from kwiken.runtime.wire.transport.wire import MAX_BODY, REQUEST_PATH
 
 Handler = Callable[[web.BaseRequest], Awaitable[GatewayResponse]]
 
@@ -88,6 +88,7 @@ class Listener:
             max_body=self._max_body,
             budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
+            quick_path=REQUEST_PATH,
         )
         self._acceptor = Acceptor(sockets, self._web.connect, tls=self._tls)
         self._port = self._acceptor.port

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response
+from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response, ServerConnection
 from tests.support.runtime.waiting import until
 
 
@@ -237,6 +237,7 @@ async def test_what_is_sent_ahead_is_bounded() -> None:
         writer.write(b"x" * 20_000_000)
         await asyncio.sleep(0.2)
         (connection,) = server.connections
+        assert isinstance(connection, ServerConnection)
         assert len(connection._buffer) < 2_000_000
         writer.transport.abort()
         # A connection with paused reading does not notice a disconnect; stopping ends it.
