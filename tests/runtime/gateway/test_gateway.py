@@ -443,7 +443,7 @@ async def test_a_client_that_disconnects_cancels_the_stages(tmp_path: Path) -> N
         await until(lambda: len(found(tmp_path, "started")) == 2)
         task.cancel()
         await until(lambda: len(found(tmp_path, "cancelled")) == 2)
-        assert front.executor.status()["cancelled"] == 1
+        await until(lambda: front.executor.status()["cancelled"] == 1)
 
 
 async def test_a_partial_answer_says_so_with_its_utility() -> None:

@@ -199,7 +199,7 @@ STRANGERS: Final[dict[str, Stranger]] = {
     "closes at once": foreign(ends(b"")),
     "resets at once": foreign(resets(b"")),
     "says nothing": foreign(silence, refuses=False),
-    "drips its first line": foreign(drips(b"", response(1)[:-1] + b" " * 300)),
+    "drips its first line": foreign(drips(b"", response(1)[:-1] + b" " * 300), refuses=False),
     "closes after the call": strange(ends(b"")),
     "closes within a length": strange(ends(b"\0\0")),
     "closes within an answer": strange(ends(lambda n: framed(fit(n))[:-3])),

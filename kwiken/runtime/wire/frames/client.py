@@ -149,7 +149,7 @@ class FrameClientLink(FrameLink[ClientEnd]):
             waiter.set_exception(BrokenConnectionError("the replica ended the call"))
         else:
             waiter.set_exception(BrokenConnectionError("an answer of several items"))
-            self.end.cancel(frame.id)
+            self.broken("an answer of several items, for which no stage asks in this version")
 
     def close(self) -> None:
         """Close once everything that waits is sent."""
