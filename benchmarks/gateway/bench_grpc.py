@@ -119,7 +119,7 @@ async def ours() -> AsyncIterator[Chain]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    settings = ClusterSettings(transport="grpc", grpc_port=port)
+    settings = ClusterSettings(grpc_port=port)
     async with Cluster("benchmarks.gateway.chain:chain", settings) as cluster:
         pids = [pid for those in cluster.replicas.values() for pid, _ in those]
         yield Chain(port, ASK_METHOD, payload_message(REQUEST), [*cluster.gateway_pids, *pids])

@@ -130,7 +130,6 @@ async def _cluster(protocol: str, lines: str) -> AsyncIterator[Ask]:
     over_grpc = protocol == "grpc"
     settings = ClusterSettings(
         lines=lines,
-        transport="grpc" if over_grpc else "http",
         grpc_port=port if over_grpc else None,
         trace="off",
     )

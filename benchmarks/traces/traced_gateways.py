@@ -37,7 +37,7 @@ from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.process.specs import TraceMode
-from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica, Transport
 from kwiken.runtime.wire.transport.wire import REQUEST_PATH, format_traceparent
 
@@ -116,7 +116,7 @@ def executor_of(
 
 
 async def _serve(replicas: dict[str, list[Replica]], folder: Path) -> None:
-    async with RemoteTransport(chain, raw=True) as transport:
+    async with FrameTransport(chain, raw=True) as transport:
         executors = [executor_of(mode, transport, replicas, folder) for mode in MODES]
         gateways = [Gateway(chain, each.executor, GatewaySettings()) for each in executors]
         for gateway in gateways:

@@ -26,12 +26,9 @@ if TYPE_CHECKING:
     from kwiken.runtime.engine.executor import Answer as Answer, Executor as Executor
     from kwiken.runtime.gateway.server import Gateway as Gateway
     from kwiken.runtime.gateway.settings import GatewaySettings as GatewaySettings
-    from kwiken.runtime.replica.grpc_server import GrpcReplicaServer as GrpcReplicaServer
     from kwiken.runtime.replica.server import ReplicaServer as ReplicaServer
     from kwiken.runtime.wire.foreign.transport import ForeignTransport as ForeignTransport
     from kwiken.runtime.wire.frames.transport import FrameTransport as FrameTransport
-    from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport as RemoteTransport
-    from kwiken.runtime.wire.grpc.transport import GrpcTransport as GrpcTransport
     from kwiken.runtime.wire.transport.base import (
         Call as Call,
         Replica as Replica,

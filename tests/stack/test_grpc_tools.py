@@ -48,7 +48,7 @@ def told(name: str, *words: str) -> str:
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Host and port of a gateway's gRPC, whose calls to replicas go over gRPC too."""
     port = free_port()
-    options = ("--transport", "grpc", "--grpc-port", str(port))
+    options = ("--grpc-port", str(port))
     with running_cluster(tmp_path_factory.mktemp("state"), *options):
         yield f"127.0.0.1:{port}"
 

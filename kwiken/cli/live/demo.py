@@ -6,13 +6,12 @@ import contextlib
 import signal
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kwiken.apps.console.output import note, print_json, print_table, progress, say
 from kwiken.apps.console.process import Terminated
-from kwiken.cli.live.server_options import transport_option
 from kwiken.cli.shared.options import POSITIVE, SHARE, json_option, needs_extra, seed_option
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ NOTHING_TOLD: Final = 3  # exit code
 )
 @click.option("--budget", type=SHARE, default=0.05, show_default=True, help="Extra work allowed, as a share.")
 @click.option("--out", default="demo-out", show_default=True, metavar="DIR", help="Output folder.")
-@transport_option
 @click.option("--calm", is_flag=True, help="Pause no replicas.")
 @seed_option
 @json_option
@@ -45,7 +43,6 @@ def command(
     rate: float | None,
     budget: float,
     out: str,
-    transport: Literal["http", "grpc"],
     calm: bool,
     seed: int,
     as_json: bool,
@@ -71,7 +68,6 @@ def command(
         seed=seed,
         calm=calm,
         out=Path(out),
-        transport=transport,
     )
     try:
         with progress("starting") as bar:

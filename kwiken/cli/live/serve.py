@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     "replicas",
     multiple=True,
     metavar="STAGE=HOST:PORT",
-    help="Address of a replica; STAGE=grpc://HOST:PORT if it serves gRPC. Repeatable. Every address of a "
-    "host name is used, and looked up regularly. For a foreign service's stage it replaces the addresses in "
-    "the definition.",
+    help="Address of a replica; STAGE=grpc://HOST:PORT for a foreign service over gRPC. Repeatable. Every "
+    "address of a host name is used, and looked up regularly. For a foreign service's stage it replaces "
+    "the addresses in the definition.",
 )
 @click.option(
     "--sibling",

@@ -309,13 +309,6 @@ def replica_tls_options(callback: F) -> F:
 
 
 plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
-transport_option = click.option(
-    "--transport",
-    type=click.Choice(["http", "grpc"]),
-    default="http",
-    show_default=True,
-    help="Protocol between the gateway and the replicas.",
-)
 grpc_port_option = click.option(
     "--grpc-port",
     type=click.IntRange(0, MAX_PORT),

@@ -21,12 +21,10 @@ from kwiken.cli.shared.options import load_service
     show_default=True,
     help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
-@click.option("--grpc", is_flag=True, help="Serve gRPC in place of HTTP.")
-def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int, grpc: bool) -> None:
+def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int) -> None:
     """Run one replica of a stage of SERVICE (MODULE:NAME or FILE.py:NAME) until told to stop.
 
-    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT,
-    or STAGE=grpc://HOST:PORT for a replica that serves gRPC.
+    Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
     """
     if server.metrics == "token":
         raise click.UsageError("a replica has no token; --metrics must be open or off")
@@ -55,7 +53,6 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         shows_metrics=server.metrics != "off",
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
-        transport="grpc" if grpc else "http",
         tls=server.tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -32,7 +32,6 @@ from kwiken.cli.live.server_options import (
     plan_option,
     server_options,
     trace_options,
-    transport_option,
 )
 from kwiken.cli.shared.additions import NodePlacing, Nodes, placing_options
 from kwiken.cli.shared.options import NOT_NEGATIVE, load_service
@@ -69,7 +68,6 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port; each keeps the budget of its own requests.",
 )
-@transport_option
 @grpc_port_option
 @click.option(
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
@@ -95,7 +93,6 @@ def command(
     replicas: tuple[str, ...],
     placing: NodePlacing | None,
     gateways: int,
-    transport: Literal["http", "grpc"],
     grpc_port: int | None,
     state: str,
     plan: str | None,
@@ -149,7 +146,7 @@ def command(
         words += placing.arguments() if placing is not None else []
         words += ["--plan", plan] if plan is not None else []
         words += autopilot.arguments()
-        words += ["--unresponsive-after", str(unresponsive_s), "--transport", transport]
+        words += ["--unresponsive-after", str(unresponsive_s)]
         words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
         words += [word for text in replicas for word in ("--replicas", text)]
         words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
@@ -177,7 +174,6 @@ def command(
         otlp=server.otlp,
         trace=trace.mode,
         trace_share=trace.share,
-        transport=transport,
         grpc_port=grpc_port,
         plan=_path(plan),
         grace_s=server.grace_s,

@@ -56,16 +56,11 @@ async def check_liveness(
     """Check whether a server is alive; any response counts.
 
     Args:
-        url: URL of the server, over HTTP or gRPC.
+        url: URL of the server, over HTTP.
         within_s: timeout of the response, seconds.
         tls: context of connections over TLS; True for the system's.
     """
     try:
-        if url.startswith("grpc://"):
-            from kwiken.runtime.wire.grpc.health_check import check_health
-
-            await check_health(url, within_s)
-            return Liveness.ALIVE
         async with session.get(url + "/livez", timeout=aiohttp.ClientTimeout(total=within_s), ssl=tls):
             pass  # the body is irrelevant and may be endless
     except TimeoutError:

@@ -22,7 +22,6 @@ class ClusterSettings:
         otlp: endpoint for spans; None for none.
         trace: which requests' spans are written: all, those that the gateway's sampler keeps, or none.
         trace_share: share of all requests that the sampler draws uniformly, above 0, at most 1.
-        transport: protocol between the gateway and the replicas.
         grpc_port: port of the gateways for requests over gRPC, 0 for any free port; None for none.
         plan: file with the plan, followed when it changes; None for none.
         max_inflight: largest number of calls that a replica holds at once, 1 or more.
@@ -47,7 +46,6 @@ class ClusterSettings:
     otlp: str | None = None
     trace: TraceMode = "sampled"
     trace_share: float = DRAWN_SHARE
-    transport: Literal["http", "grpc"] = "http"
     grpc_port: int | None = None
     plan: Path | None = None
     max_inflight: int = 64

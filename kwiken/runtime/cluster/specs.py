@@ -91,7 +91,6 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         target=target,
         stage=stage,
         host=LOOPBACK,
-        transport=settings.transport,
         replica=name,
         node=node,
         traces=_text(settings.traces) if traced else None,

@@ -35,7 +35,7 @@ from kwiken.runtime.process.span_export import request_observer
 from kwiken.runtime.process.specs import Announce, GatewaySpec
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
 from kwiken.runtime.wire.foreign.transport import ForeignTransport
-from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.clients import client_variables
 from kwiken.runtime.wire.transport.base import Transport
@@ -101,8 +101,6 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     tls=tls,
                 ),
             )
-            if isinstance(own, RemoteTransport):
-                gateway.control.prepare = own.prepare
             gateway.control.take_tokens(tokens)
             gateway.control.set_replicas(spec.known)
             gateway.control.gateways = tuple(spec.gateways)
@@ -220,7 +218,7 @@ def _begin_with_plan(
 
 
 @contextlib.asynccontextmanager
-async def _transport(service: Service, own: LocalTransport | RemoteTransport) -> AsyncIterator[Transport]:
+async def _transport(service: Service, own: LocalTransport | FrameTransport) -> AsyncIterator[Transport]:
     """Transport of all stages: the given one, within one for foreign services if there are any."""
     if all(stage.remote_call is None for stage in service.stages.values()):
         yield own
@@ -232,13 +230,13 @@ async def _transport(service: Service, own: LocalTransport | RemoteTransport) ->
 @contextlib.asynccontextmanager
 async def _own_transport(
     spec: GatewaySpec, service: Service, tls: Certificates | None
-) -> AsyncIterator[LocalTransport | RemoteTransport]:
+) -> AsyncIterator[LocalTransport | FrameTransport]:
     if spec.local:
         local = LocalTransport(service, report=functools.partial(log_handler_error, LOG))
         await local.setup()
         yield local
         return
-    async with RemoteTransport(service, raw=True, tls=tls) as remote:
+    async with FrameTransport(service, raw=True, tls=tls) as remote:
         yield remote
 
 

@@ -31,12 +31,11 @@ from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.malloc import give_memory_back, return_freed, trim
-from kwiken.runtime.process.specs import Announce, Protocol, ReplicaSpec, Report, Spec
+from kwiken.runtime.process.specs import Announce, ReplicaSpec, Report, Spec
 from kwiken.runtime.replica.stage_runner import MeteredThreads
 
 if TYPE_CHECKING:
-    from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
-    from kwiken.runtime.replica.server import ReplicaServer
+    pass
 
 LOG = logging.getLogger("kwiken.process")
 PR_SET_PDEATHSIG: Final = 1
@@ -156,7 +155,7 @@ async def _serve_replica(
 
     tls = Certificates(spec.tls) if spec.tls is not None else None
     with replica_observer(spec, service) as observer:
-        server = _replica_class(spec.transport)(
+        server = ReplicaServer(
             service,
             spec.stage,
             host=spec.host,
@@ -167,7 +166,7 @@ async def _serve_replica(
             tls=tls,
         )
         metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
-        if spec.shows_metrics and isinstance(server, ReplicaServer):
+        if spec.shows_metrics:
             server.show(MetricsPage(metrics.shown))
         async with pushed(spec.metrics_otlp, lambda: metrics.resource, metrics.collect):
             watching = asyncio.create_task(tls.watch()) if tls is not None else None
@@ -179,16 +178,6 @@ async def _serve_replica(
                 await server.stop(grace_s=spec.grace_s)
                 if watching is not None:
                     await cancel_and_wait((watching,))
-
-
-def _replica_class(transport: Protocol) -> type[ReplicaServer | GrpcReplicaServer]:
-    if transport == "grpc":
-        from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
-
-        return GrpcReplicaServer
-    from kwiken.runtime.replica.server import ReplicaServer
-
-    return ReplicaServer
 
 
 def child(text: str) -> int:

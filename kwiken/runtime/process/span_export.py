@@ -127,7 +127,7 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
         spec.stage,
         spec.replica or spec.stage,
         spec.node,
-        protocol=spec.transport,
+        protocol="http",
         traces=traces,
         otlp=spec.otlp,
     )

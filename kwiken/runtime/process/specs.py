@@ -13,7 +13,6 @@ from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.base import Replica
 
 TraceMode = Literal["all", "sampled", "off"]
-Protocol = Literal["http", "grpc"]
 
 
 class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="replica"):
@@ -45,7 +44,6 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     shows_metrics: bool = True
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
-    transport: Protocol = "http"
     tls: TlsFiles | None = None
 
 
@@ -57,8 +55,8 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         local: whether to run every stage in this process.
         grpc_port: port to take requests at over gRPC, 0 for any free port; None to take none.
         shares_grpc_port: whether other gateways take requests at that port too.
-        replicas: by stage, `HOST:PORT` or `grpc://HOST:PORT` of its replicas; host names are looked up
-            repeatedly.
+        replicas: by stage, `HOST:PORT` of its replicas, or `grpc://HOST:PORT` of a foreign service's; host
+            names are looked up repeatedly.
         plan: file with the plan, read again when it changes; None for none.
         token_file: file with the token of the control routes; None closes those routes.
         traces: folder for spans; None for none.

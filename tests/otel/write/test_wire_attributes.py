@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kwiken.otel.fit.fit import fit_profile
-from kwiken.otel.stated_attributes import CALL_METHOD, CALL_PATH, SCHEMA_URL, client_attributes
+from kwiken.otel.stated_attributes import CALL_PATH, SCHEMA_URL, client_attributes
 from kwiken.otel.write.convert import readable_spans
 from kwiken.otel.write.labels import Labels
 from kwiken.otel.write.observer import make_observer, resource
@@ -25,7 +25,6 @@ from kwiken.otel.write.records import (
     StageRecord,
 )
 from kwiken.otel.write.span_model import CallRecord, Server, call_span, request_spans
-from kwiken.runtime.wire.grpc.settings import CALL_METHOD as GRPC_CALL
 from kwiken.runtime.wire.transport import wire
 from tests.support.otel.span_trees import MS, T0, Dag, record
 
@@ -141,7 +140,6 @@ def test_a_replicas_span_states_the_method(protocol: str, expected: dict[str, st
 
 def test_names_are_those_on_the_wire() -> None:
     assert CALL_PATH == wire.CALL_PATH
-    assert f"/{CALL_METHOD}" == GRPC_CALL
 
 
 def test_both_forms_of_spans_state_the_version_of_the_conventions() -> None:

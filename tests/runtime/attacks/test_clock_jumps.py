@@ -35,21 +35,18 @@ EARLY = 5  # of them, calls over gRPC that may end early
 SLEEP_MS = 15  # of the middle stage, so that most calls see a jump
 
 
-@pytest.fixture(params=["http", "grpc"])
-def gateway(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[DoorProcess]:
-    """A gateway and its replicas over one of the transports, all with a clock that jumps."""
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DoorProcess]:
+    """A gateway and its replicas, all with a clock that jumps."""
     library = tmp_path / "jumping_clock.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, CLOCK], check=True)
     monkeypatch.setenv("LD_PRELOAD", str(library))
-    traces, over_grpc = ("--traces", str(tmp_path / "traces")), request.param == "grpc"
+    traces = ("--traces", str(tmp_path / "traces"))
     with contextlib.ExitStack() as stack:
         options: list[str] = []
         for stage in service.stages:
-            replica = stack.enter_context(replica_process(stage, *traces, over_grpc=over_grpc))
-            place = f"grpc://127.0.0.1:{replica.grpc_port}" if over_grpc else f"127.0.0.1:{replica.port}"
-            options += ["--replica", f"{stage}={place}"]
+            replica = stack.enter_context(replica_process(stage, *traces))
+            options += ["--replica", f"{stage}=127.0.0.1:{replica.port}"]
         found = stack.enter_context(gateway_process(*options, *traces, "--trace", "all", local=False))
         monkeypatch.delenv("LD_PRELOAD")
         yield found

@@ -241,17 +241,15 @@ class Mixed:
 
 @contextlib.contextmanager
 def processes(bad: Peers, folder: Path) -> Iterator[dict[str, DoorProcess]]:
-    """A gateway with both doors, and replicas over HTTP and gRPC."""
+    """A gateway with both doors, and replicas."""
     collector = ("--otlp", f"http://127.0.0.1:{bad.collector_port}")
     with contextlib.ExitStack() as stack:
         found, options = {}, []
-        for stage, over_grpc in (("begin", True), ("end", False)):
+        for stage in ("begin", "end"):
             port = free_port()
-            of_port = {"grpc_port": port} if over_grpc else {"grpc_port": 0, "port": port}
-            protocol = ("--grpc",) if over_grpc else ()
-            words = ("stage", TARGET, "--stage", stage, "--port", str(port), *protocol, *collector)
-            found[stage] = stack.enter_context(server_process(*words, **of_port))
-            options += ["--replica", f"{stage}={'grpc://' if over_grpc else ''}127.0.0.1:{port}"]
+            words = ("stage", TARGET, "--stage", stage, "--port", str(port), *collector)
+            found[stage] = stack.enter_context(server_process(*words, grpc_port=0, port=port))
+            options += ["--replica", f"{stage}=127.0.0.1:{port}"]
         port, grpc_port = free_port(), free_port()
         words = ("serve", TARGET, "--port", str(port), "--grpc-port", str(grpc_port), *options, *collector)
         traced = ("--traces", str(folder), "--trace", "all")

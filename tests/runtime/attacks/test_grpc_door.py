@@ -29,8 +29,6 @@ from kwiken.runtime.wire.grpc.messages import (
     MAX_FIELDS,
     payload_message,
     payload_of,
-    stage_answer_of,
-    stage_inputs_of,
 )
 from kwiken.runtime.wire.http_server.acceptor import SHARE_OF_FILES, max_connections
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
@@ -40,7 +38,7 @@ from tests.support.runtime.door_processes import MIB, DoorProcess, gateway_proce
 from tests.support.runtime.waiting import soon, until
 from tests.support.services.http import service
 
-ASK, CALL = "/kwiken.v1.Gateway/Ask", "/kwiken.v1.Stage/Call"
+ASK = "/kwiken.v1.Gateway/Ask"
 CHECK, WATCH = "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"
 REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 BODIES_MIB = 64
@@ -102,13 +100,11 @@ def flood_http(port: int, within_s: float = 6.0) -> float:
     return total / MIB
 
 
-@pytest.mark.parametrize("way", ["http", "grpc", "replica"])
+@pytest.mark.parametrize("way", ["http", "grpc"])
 def test_bodies_without_ends_are_bounded_before_they_are_complete(way: str) -> None:
     bodies = ("--bodies-mib", str(BODIES_MIB))
-    with (
-        replica_process("middle", *bodies, over_grpc=True) if way == "replica" else gateway_process(*bodies)
-    ) as server:
-        serves = {"http": server.serves_http, "grpc": server.serves_grpc, "replica": lambda: True}[way]
+    with gateway_process(*bodies) as server:
+        serves = {"http": server.serves_http, "grpc": server.serves_grpc}[way]
         soon(serves)
         before = server.resident_mib
         peak: list[float] = []
@@ -116,7 +112,7 @@ def test_bodies_without_ends_are_bounded_before_they_are_complete(way: str) -> N
             if way == "http":
                 flood_http(server.port)
             else:
-                flood_grpc(server.grpc_port, CALL if way == "replica" else ASK)
+                flood_grpc(server.grpc_port, ASK)
         assert max(peak) - before < MOST_MIB, f"{max(peak):.0f} MiB"
         soon(serves)
 
@@ -328,9 +324,8 @@ def test_a_message_of_many_unknown_fields_is_refused_early() -> None:
     field = b"\x50\x01"
     assert payload_of(payload_message(b"x") + field * 500) == b"x"
     many = field * (2 * MIB)
-    for read in (payload_of, stage_inputs_of, stage_answer_of):
-        with pytest.raises(InputError, match=f"more than {MAX_FIELDS} fields"):
-            read(payload_message(b"x") + many)
+    with pytest.raises(InputError, match=f"more than {MAX_FIELDS} fields"):
+        payload_of(payload_message(b"x") + many)
 
 
 @pytest.mark.parametrize("files", [1024, 8192, 65_536])
@@ -343,8 +338,7 @@ def test_both_doors_share_the_connections(files: int, monkeypatch: pytest.Monkey
 def test_full_doors_leave_room_for_calls_to_replicas() -> None:
     with ExitStack() as stack:
         replicas = [
-            (stage, stack.enter_context(replica_process(stage, over_grpc=False)))
-            for stage in ("first", "middle", "last")
+            (stage, stack.enter_context(replica_process(stage))) for stage in ("first", "middle", "last")
         ]
         options = [
             part for stage, each in replicas for part in ("--replica", f"{stage}=127.0.0.1:{each.port}")

@@ -24,18 +24,15 @@ from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control import name_resolver
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
-from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
 from kwiken.runtime.replica.server import ReplicaServer
-from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.faults.rough_path import Path, rough_path
 from tests.support.runtime.waiting import until
 
-PROTOCOLS: Final = ("http", "grpc")
 DEADLINE_MS: Final = 1000.0
 NAME: Final = "many.example"
 ASK_SYSTEM: Final = socket.getaddrinfo
-SERVERS: Final[dict[str, Any]] = {"http": ReplicaServer, "grpc": GrpcReplicaServer}
 PATHS: Final = {
     "slow": Path(delay_ms=100.0, jitter_ms=100.0),
     "losing": Path(delay_ms=5.0, jitter_ms=20.0, cut=0.1),
@@ -54,9 +51,9 @@ SERVICE: Final = Service.of("paths", [Stage(name="say", handler=say, idempotent=
 
 
 @contextlib.asynccontextmanager
-async def replica_of(protocol: str, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
+async def replica_of(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[int]:
     """A good replica; gives its port."""
-    server = SERVERS[protocol](SERVICE, "say", host=host, port=port)
+    server = ReplicaServer(SERVICE, "say", host=host, port=port)
     await server.start()
     try:
         yield int(server.url.rpartition(":")[2])
@@ -65,10 +62,9 @@ async def replica_of(protocol: str, host: str = "127.0.0.1", port: int = 0) -> A
 
 
 @contextlib.asynccontextmanager
-async def calling(protocol: str, *ports: int) -> AsyncIterator[Executor]:
-    scheme = "grpc://" if protocol == "grpc" else "http://"
-    replicas = [Replica(f"r{each}", "here", f"{scheme}127.0.0.1:{each}") for each in ports]
-    async with RemoteTransport(SERVICE) as transport:
+async def calling(*ports: int) -> AsyncIterator[Executor]:
+    replicas = [Replica(f"r{each}", "here", f"http://127.0.0.1:{each}") for each in ports]
+    async with FrameTransport(SERVICE) as transport:
         yield Executor(
             SERVICE, transport, replicas={"say": replicas}, clock=SystemClock(), rng=random.Random(1)
         )
@@ -94,17 +90,16 @@ async def failures(executor: Executor, count: int, at_once: int = 4) -> list[str
 
 
 @pytest.mark.parametrize("kind", PATHS)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_replica_behind_a_bad_path_is_known_soon(protocol: str, kind: str) -> None:
+async def test_a_replica_behind_a_bad_path_is_known_soon(kind: str) -> None:
     """Beside a good replica few requests fail; alone, each ends by its deadline, and all serve once it is good."""
     before = asyncio.all_tasks()
-    async with replica_of(protocol) as port, rough_path("127.0.0.1", port, PATHS[kind]) as rough:
-        async with replica_of(protocol) as good, calling(protocol, rough, good) as executor:
+    async with replica_of() as port, rough_path("127.0.0.1", port, PATHS[kind]) as rough:
+        async with replica_of() as good, calling(rough, good) as executor:
             first = await failures(executor, 60)
             later = await failures(executor, 60)
         assert len(first) <= 15, first
         assert len(later) <= 6, later
-        async with calling(protocol, rough) as executor:
+        async with calling(rough) as executor:
             await failures(executor, 8)
     await until(lambda: asyncio.all_tasks() <= before)
 
@@ -130,28 +125,25 @@ class Names:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in addresses]
 
 
-def resolver(executor: Executor, port: int, protocol: str) -> NameResolver:
+def resolver(executor: Executor, port: int) -> NameResolver:
     control = Control(SERVICE, executor, token=None, status=dict)
-    return NameResolver({"say": [Endpoint(NAME, port, protocol)]}, control)
+    return NameResolver({"say": [Endpoint(NAME, port, "http")]}, control)
 
 
 def not_found() -> list[str]:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_name_that_means_another_machine_at_each_look_up(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_name_that_means_another_machine_at_each_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls go on, whichever of two machines it means, and whether the look-up fails."""
     names = Names(lambda: ["127.0.0.1"], not_found, lambda: ["127.0.0.2"], lambda: ["127.0.0.1", "127.0.0.2"])
     monkeypatch.setattr(socket, "getaddrinfo", names)
     async with (
-        replica_of(protocol) as port,
-        replica_of(protocol, "127.0.0.2", port),
-        calling(protocol) as executor,
+        replica_of() as port,
+        replica_of("127.0.0.2", port),
+        calling() as executor,
     ):
-        found = resolver(executor, port, protocol)
+        found = resolver(executor, port)
         await found.resolve()
         stop = asyncio.Event()
 

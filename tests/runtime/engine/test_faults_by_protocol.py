@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from kwiken.runtime.wire.grpc.remote_transport import FrameTransport
 
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, UnavailableError, UnfitError
 from kwiken.runtime.engine.executor import Executor
-from kwiken.runtime.wire.grpc.remote_transport import RemoteTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.peers.protocols import (
     HTTP,
@@ -59,7 +59,7 @@ async def executor_with(
             for number in range(good if name == stage else 1):
                 _, replica = await stack.enter_async_context(protocol.serving(target, name))
                 replicas[name].append(msgspec.structs.replace(replica, id=f"{name}-{number}"))
-        transport = await stack.enter_async_context(RemoteTransport(target, raw=True))
+        transport = await stack.enter_async_context(FrameTransport(target, raw=True))
         yield Executor(
             target,
             transport,
@@ -254,7 +254,7 @@ async def test_one_dag_may_use_both_protocols() -> None:
             for protocol in protocols:
                 _, replica = await stack.enter_async_context(protocol.serving(service, name))
                 replicas[name].append(msgspec.structs.replace(replica, id=f"{name}-{protocol}"))
-        transport = await stack.enter_async_context(RemoteTransport(service, raw=True))
+        transport = await stack.enter_async_context(FrameTransport(service, raw=True))
         executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(3))
         await answers_of(executor, 40)
         middle = executor.status()["stages"]["middle"]["replicas"]

@@ -29,7 +29,7 @@ from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.steering import read_note, read_setting
 from kwiken.runtime.gateway.steering.gateways import Figures
 from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
-from kwiken.runtime.wire.grpc.messages import payload_of, stage_answer_of, stage_inputs_of
+from kwiken.runtime.wire.grpc.messages import payload_of
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 from kwiken.runtime.wire.transport.http_pool import BrokenReplyError, Connection, UnreadReplyError
 from kwiken.runtime.wire.transport.wire import Codec, parse_traceparent
@@ -95,7 +95,7 @@ def _answer(kind: type[Connection]) -> Callable[[bytes], None]:
 
 
 def _grpc(data: bytes) -> None:
-    for read in (payload_of, stage_inputs_of, stage_answer_of):
+    for read in (payload_of,):
         with contextlib.suppress(InputError):
             read(data)
 

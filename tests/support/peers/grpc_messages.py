@@ -10,9 +10,7 @@ from google.protobuf import descriptor_pb2, message_factory
 FOLDER = Path(__file__).resolve().parents[3] / "kwiken" / "runtime" / "wire" / "grpc"
 DESCRIPTORS = descriptor_pb2.FileDescriptorSet.FromString((FOLDER / "kwiken.binpb").read_bytes())
 _CLASSES: dict[str, Any] = message_factory.GetMessages(list(DESCRIPTORS.file))
-Request, Answer, StageInputs, StageAnswer = (
-    _CLASSES[f"kwiken.v1.{name}"] for name in ("Request", "Answer", "StageInputs", "StageAnswer")
-)
+Request, Answer = (_CLASSES[f"kwiken.v1.{name}"] for name in ("Request", "Answer"))
 
 
 def ask_of(channel: Any) -> Any:

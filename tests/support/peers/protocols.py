@@ -1,4 +1,4 @@
-"""The two protocols between gateway and replicas, for tests that both must pass, and faults at their sockets."""
+"""Calls between gateway and replicas, and faults at their sockets."""
 
 from __future__ import annotations
 
@@ -11,24 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import grpc
 import msgspec
 import pytest
 from grpc import aio
 
 from kwiken.model.service.service import Service
-from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
-from kwiken.runtime.wire.grpc.messages import payload_message, stage_answer_message
-from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from kwiken.runtime.wire.transport.base import Call, Replica
-from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
 from kwiken.runtime.wire.transport.wire import format_traceparent
 from tests.support.peers.misbehaving import answer, answering, framed, misbehaving, saying, scripted_replica
 from tests.support.runtime.waiting import until
 
-Server = ReplicaServer | GrpcReplicaServer
+Server = ReplicaServer
 UNFIT = msgspec.msgpack.encode(5)  # an answer of another type than any stage's in the tests
 
 
@@ -37,7 +32,7 @@ class Protocol:
     """One protocol: its client, its server, and a server that answers every call in one wrong way."""
 
     scheme: Literal["http", "grpc"]
-    transport: type[FrameTransport | GrpcTransport]
+    transport: type[FrameTransport]
     server: type[Server]
     answering: Callable[[str], contextlib.AbstractAsyncContextManager[Replica]]
 
@@ -65,7 +60,7 @@ WRONG_ANSWERS = ("of another type", "without figures", "of no message", "of anot
 
 
 @contextlib.asynccontextmanager
-async def _http_answering(how: str) -> AsyncIterator[Replica]:
+async def _answering(how: str) -> AsyncIterator[Replica]:
     if how == "of another service":
         async with misbehaving(saying(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")) as stranger:
             yield stranger
@@ -80,35 +75,9 @@ async def _http_answering(how: str) -> AsyncIterator[Replica]:
         yield replica
 
 
-@contextlib.asynccontextmanager
-async def _grpc_answering(how: str) -> AsyncIterator[Replica]:
-    async def call(_: bytes, context: Any) -> bytes:
-        if how == "full":
-            context.set_trailing_metadata((("kw-refused", "full"),))
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-        if how == "of no message":
-            return b"\xff"
-        if how == "without figures":
-            return payload_message(UNFIT)
-        return stage_answer_message(UNFIT, ReplicaLoad(1.0, 1, 1.0))
-
-    service = "shop.Inventory" if how == "of another service" else "kwiken.v1.Stage"
-    server = aio.server()
-    handler = grpc.method_handlers_generic_handler(
-        service, {"Call": grpc.unary_unary_rpc_method_handler(call)}
-    )
-    server.add_generic_rpc_handlers((handler,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield Replica(id="r0", node="here", address=f"grpc://127.0.0.1:{port}")
-    finally:
-        await server.stop(None)
-
-
-HTTP = Protocol("http", FrameTransport, ReplicaServer, _http_answering)
-GRPC = Protocol("grpc", GrpcTransport, GrpcReplicaServer, _grpc_answering)
-PROTOCOLS = pytest.mark.parametrize("protocol", [HTTP, GRPC], ids=str)
+HTTP = Protocol("http", FrameTransport, ReplicaServer, _answering)
+GRPC = Protocol("grpc", FrameTransport, ReplicaServer, _answering)  # at the door of gateways
+PROTOCOLS = pytest.mark.parametrize("protocol", [HTTP], ids=str)
 
 
 def call_of(

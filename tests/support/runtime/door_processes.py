@@ -105,13 +105,12 @@ def gateway_process(*options: str, files: int = 0, local: bool = True) -> Iterat
 
 
 @contextlib.contextmanager
-def replica_process(stage: str, *options: str, over_grpc: bool) -> Iterator[DoorProcess]:
+def replica_process(stage: str, *options: str) -> Iterator[DoorProcess]:
     """A replica of one stage of the small test service."""
     port = free_port()
-    more = ["--grpc"] if over_grpc else []
     with server_process(
-        "stage", TARGET, "--stage", stage, "--port", str(port), *more, *options,
-        port=0 if over_grpc else port, grpc_port=port if over_grpc else 0,
+        "stage", TARGET, "--stage", stage, "--port", str(port), *options,
+        port=port, grpc_port=0,
     ) as found:  # fmt: skip
         yield found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from kwiken.apps.demo.setup.blocks import ARMS
 from kwiken.base.errors import InputError
@@ -34,7 +33,6 @@ class DemoSettings:
         budget: extra work allowed, as a share from 0 to 1.
         seed: seed of all random numbers.
         calm: whether to run without disturbance.
-        transport: protocol between the gateway and the replicas.
     """
 
     seconds: float | None
@@ -43,7 +41,6 @@ class DemoSettings:
     seed: int
     calm: bool
     out: Path
-    transport: Literal["http", "grpc"] = "http"
 
     def __post_init__(self) -> None:
         """Check the settings before anything is started.

@@ -79,7 +79,6 @@ class Control:
         self.passes_plans_on = False  # to siblings, which learn of plans in no other way
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
-        self.prepare: Callable[[Iterable[Replica]], None] = lambda _: None  # told of replicas before any call
         self.author: Author | None = None  # who put the plan in force
         self.turn = 0  # number of times that a person acted at any gateway; what is older gives way
         self.note: AutopilotNote | None = None  # the autopilot's last one
@@ -282,7 +281,6 @@ class Control:
         for stage, those in replicas.items():
             _ = self._service[stage]
             _check_replicas(stage, those)
-            self.prepare(those)
         for stage, those in replicas.items():
             self._replicas[stage] = those
             self._executor.set_replicas(stage, those)

@@ -12,19 +12,14 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from kwiken.base.errors import InputError
-from kwiken.base.varints import LAST_ONE_BYTE, malformed, read_varint, varint
-from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad, checked_load
+from kwiken.base.varints import malformed, read_varint, varint
 
 LENGTH_DELIMITED: Final = 2  # wire type of strings, bytes and messages
 PAYLOAD: Final = 1 << 3 | LENGTH_DELIMITED  # tag of the first field of every message here
-STAGE: Final = 2 << 3 | LENGTH_DELIMITED  # tag of the stage's name
 TIMING: Final = bytes((4 << 3 | LENGTH_DELIMITED,))
 WHOLE: Final = b"\x19" + struct.pack("<d", 1.0)  # utility 1
 PARTIAL: Final = b"\x10\x01\x19"  # partial: true, and the tag of `utility`
 FIXED_BYTES: Final = {1: 8, 5: 4}  # length of a field's value by its wire type
-BUSY_MS, INFLIGHT, LATENCY_MS = LOAD_TAGS = (2 << 3 | 1, 3 << 3 | 5, 4 << 3 | 1)
-LOAD: Final = struct.Struct("<BdBIBd")  # a replica's load report: each value after its tag
 VARINT: Final = 0
 MAX_FIELDS: Final = 1000  # of one message; a version to come may add a few, never that many
 MAX_HEADS: Final = 4096  # different lengths of payloads whose heads are kept
@@ -50,84 +45,6 @@ def answer_message(json: bytes, *, partial: bool, utility: float, timing_json: b
     figures = PARTIAL + struct.pack("<d", utility) if partial else WHOLE
     timing = TIMING + varint(len(timing_json)) + timing_json if timing_json else b""
     return payload_message(json) + figures + timing
-
-
-def stage_inputs_message(inputs: bytes, stage: str) -> bytes:
-    """A `StageInputs`.
-
-    Args:
-        inputs: inputs of the handler, encoded.
-    """
-    return _payload_head(len(inputs)) + inputs + _stage_field(stage)
-
-
-@functools.cache
-def _stage_field(stage: str) -> bytes:
-    name = stage.encode()
-    return bytes((STAGE,)) + varint(len(name)) + name
-
-
-def stage_inputs_of(message: bytes) -> tuple[bytes, str]:
-    """Inputs and stage of a `StageInputs`, empty if it names none; other fields are skipped.
-
-    Raises:
-        InputError: the bytes are no message.
-    """
-    payload = name = b""
-    if message and message[0] == PAYLOAD:
-        length, start = read_varint(message, 1)
-        end = start + length
-        size = len(message) - end - 2  # of the name, if it is all that follows
-        if 0 < size <= LAST_ONE_BYTE and message[end] == STAGE and message[end + 1] == size:
-            payload, name = message[start:end], message[end + 2 :]
-    if not name:
-        for tag, start, end in _fields(message):
-            if tag == PAYLOAD:
-                payload = message[start:end]
-            elif tag == STAGE:
-                name = message[start:end]
-    try:
-        return payload, name.decode()
-    except UnicodeDecodeError as error:
-        raise malformed("the stage's name is not UTF-8") from error
-
-
-def stage_answer_message(answer: bytes, load: ReplicaLoad) -> bytes:
-    """A `StageAnswer`.
-
-    Args:
-        answer: answer of the handler, encoded.
-    """
-    figures = LOAD.pack(BUSY_MS, load.busy_ms, INFLIGHT, load.inflight, LATENCY_MS, load.latency_ms)
-    return _payload_head(len(answer)) + answer + figures
-
-
-def stage_answer_of(message: bytes) -> tuple[bytes, ReplicaLoad]:
-    """Answer and load report of a `StageAnswer`; fields that this version does not know are skipped.
-
-    Raises:
-        InputError: the bytes are no message, or its load report is missing or out of range.
-    """
-    if message and message[0] == PAYLOAD:
-        length, start = read_varint(message, 1)
-        end = start + length
-        if end + LOAD.size == len(message):
-            busy_tag, busy_ms, inflight_tag, inflight, latency_tag, latency_ms = LOAD.unpack_from(
-                message, end
-            )
-            # As this version sends it. One by one: a tuple would be made for every answer.
-            if busy_tag == BUSY_MS and inflight_tag == INFLIGHT and latency_tag == LATENCY_MS:
-                return message[start:end], checked_load(busy_ms, inflight, latency_ms)
-    payload = b""
-    values: dict[int, float] = {}
-    for tag, start, end in _fields(message):
-        if tag == PAYLOAD:
-            payload = message[start:end]
-        elif tag in LOAD_TAGS:
-            (values[tag],) = struct.unpack_from("<I" if tag == INFLIGHT else "<d", message, start)
-    if len(values) < len(LOAD_TAGS):
-        raise InputError("its load report is missing", where="message")
-    return payload, checked_load(values[BUSY_MS], int(values[INFLIGHT]), values[LATENCY_MS])
 
 
 def payload_of(message: bytes) -> bytes:

@@ -8,12 +8,9 @@ from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES
 
 Options = tuple[tuple[str, int], ...]
 
-CALL_METHOD: Final = "/kwiken.v1.Stage/Call"
 ASK_METHOD: Final = "/kwiken.v1.Gateway/Ask"
-HEALTH_METHOD: Final = "/grpc.health.v1.Health/Check"
 # Metadata by which a server tells a client with a retry policy when to send a request again, if at all.
 RETRY_PUSHBACK: Final = "grpc-retry-pushback-ms"
-FAILURE: Final = "kw-failure-bin"  # metadata: kind and message of a handler's error, as MessagePack
 
 MAX_OVERHEAD: Final = 64 << 10  # bytes of a message beside its payload
 MAX_METADATA: Final = 16 << 10  # bytes of one call's metadata
@@ -23,14 +20,10 @@ MAX_STREAMS: Final = 1024  # calls at once on one connection; a client keeps fur
 # Calls whose metadata has arrived and that the event loop has not seen yet. Beyond it gRPC drops calls
 # without a reason or a pushback, so the number is far above what one step of the loop leaves waiting.
 MAX_PENDING: Final = 8192
-CONNECT_MS: Final = 1_000  # longest time for a connection; a paused replica's kernel still accepts
-FIRST_RECONNECT_MS: Final = 100  # pause before a lost connection is opened again
-LAST_RECONNECT_MS: Final = 1_000  # the same after several failures
-KEEP_ALIVE_MS: Final = 20_000  # silence of a connection after which the client pings
+KEEP_ALIVE_MS: Final = 20_000  # silence of a connection after which the server pings
 KEEP_ALIVE_TIMEOUT_MS: Final = 10_000  # time for the answer to a ping, before the connection counts as lost
 MIN_PING_INTERVAL_MS: Final = 5_000  # a client that pings more often is disconnected
-CLIENT_IDLE_MS: Final = 60_000  # time without calls after which a client closes its connection
-SERVER_IDLE_MS: Final = 75_000  # longer, so that the client is the one that closes
+SERVER_IDLE_MS: Final = 75_000  # longer than clients wait, so that the client is the one that closes
 HANDSHAKE_MS: Final = 10_000  # longest time for the beginning of a connection
 
 
@@ -60,28 +53,4 @@ def server_options(*, max_body: int, connections: int, shared: bool = False) -> 
         ("grpc.keepalive_time_ms", KEEP_ALIVE_MS),
         ("grpc.keepalive_timeout_ms", KEEP_ALIVE_TIMEOUT_MS),
         ("grpc.http2.min_ping_interval_without_data_ms", MIN_PING_INTERVAL_MS),
-    )
-
-
-def client_options(*, max_body: int) -> Options:
-    """Channel arguments of a client.
-
-    Args:
-        max_body: longest payload of an answer, bytes.
-    """
-    return (
-        ("grpc.enable_http_proxy", 0),  # replicas are reached directly, whatever the environment says
-        ("grpc.use_local_subchannel_pool", 1),  # connections end with the transport that opened them
-        ("grpc.enable_retries", 0),  # whether a call is sent again is the executor's decision
-        ("grpc.service_config_disable_resolution", 1),
-        ("grpc.enable_channelz", 0),
-        ("grpc.max_receive_message_length", max_body + MAX_OVERHEAD),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.absolute_max_metadata_size", MAX_METADATA),
-        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),
-        ("grpc.initial_reconnect_backoff_ms", FIRST_RECONNECT_MS),
-        ("grpc.max_reconnect_backoff_ms", LAST_RECONNECT_MS),
-        ("grpc.client_idle_timeout_ms", CLIENT_IDLE_MS),
-        ("grpc.keepalive_time_ms", KEEP_ALIVE_MS),
-        ("grpc.keepalive_timeout_ms", KEEP_ALIVE_TIMEOUT_MS),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -122,11 +121,6 @@ class CallBodies:
 def strange_answer(stage: str, replica: Replica, error: InputError) -> LostError:
     """Error for an answer that no replica gives."""
     return LostError(f"stage {stage!r}: replica {replica.id}: not a replica's answer: {error}")
-
-
-def is_replicas(headers: Mapping[str, object]) -> bool:
-    """Whether headers are those of a replica's answer to a call."""
-    return wire.BUSY in headers and wire.INFLIGHT in headers and wire.LATENCY in headers
 
 
 def failure_of_handler(stage: str, data: bytes) -> HandlerError | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 import struct
 from pathlib import Path
 
@@ -18,13 +16,8 @@ from kwiken.runtime.wire.grpc.messages import (
     answer_message,
     payload_message,
     payload_of,
-    stage_answer_message,
-    stage_answer_of,
-    stage_inputs_message,
-    stage_inputs_of,
 )
-from kwiken.runtime.wire.transport.call_bodies import ReplicaLoad
-from tests.support.peers.grpc_messages import DESCRIPTORS, FOLDER, Answer, Request, StageAnswer, StageInputs
+from tests.support.peers.grpc_messages import DESCRIPTORS, FOLDER, Answer, Request, StageInputs
 
 
 def test_the_descriptors_are_those_of_the_proto_file(tmp_path: Path) -> None:
@@ -43,73 +36,6 @@ def test_payloads_of_every_length_go_both_ways(length: int) -> None:
     assert StageInputs.FromString(payload_message(payload)).inputs == payload
     assert payload_of(StageInputs(inputs=payload).SerializeToString()) == payload
     assert payload_of(payload_message(payload)) == payload
-
-
-@given(st.binary(max_size=300), st.text(max_size=300))
-@example(bytes(130), "s" * 127)
-@example(bytes(130), "s" * 128)
-@example(b"", "s" * 130 + "\x12\x02")
-def test_inputs_and_the_stages_name_go_both_ways(inputs: bytes, stage: str) -> None:
-    told = StageInputs(inputs=inputs, stage=stage)
-    assert StageInputs.FromString(stage_inputs_message(inputs, stage)) == told
-    assert stage_inputs_of(stage_inputs_message(inputs, stage)) == (inputs, stage)
-    assert stage_inputs_of(told.SerializeToString()) == (inputs, stage)
-    name_first = StageInputs(stage=stage).SerializeToString() + StageInputs(inputs=inputs).SerializeToString()
-    assert stage_inputs_of(name_first) == (inputs, stage)
-
-
-def test_a_name_that_is_no_text_is_told() -> None:
-    with pytest.raises(InputError, match="the stage's name is not UTF-8"):
-        stage_inputs_of(b"\x12\x01\xff")
-
-
-@LENGTHS
-def test_stages_answers_of_every_length_go_both_ways(length: int) -> None:
-    answer, load = bytes(length), ReplicaLoad(0.25, 3, 1.5)
-    told = StageAnswer(answer=answer, busy_ms=0.25, inflight=3, latency_ms=1.5)
-    assert StageAnswer.FromString(stage_answer_message(answer, load)) == told
-    assert stage_answer_of(told.SerializeToString()) == (answer, load)
-    assert stage_answer_of(stage_answer_message(answer, load)) == (answer, load)
-
-
-@given(
-    st.binary(max_size=300), st.floats(0.0, 1e9), st.integers(0, 1_000_000), st.floats(0.0, 1e9), st.randoms()
-)
-@example(b"", 0.0, 0, 0.0, None)
-def test_fields_of_a_stages_answer_come_in_any_order(
-    answer: bytes, busy_ms: float, inflight: int, latency_ms: float, rng: random.Random | None
-) -> None:
-    fields = [
-        StageAnswer(**field).SerializeToString()
-        for field in (
-            {"answer": answer},
-            {"busy_ms": busy_ms},
-            {"inflight": inflight},
-            {"latency_ms": latency_ms},
-        )
-    ]
-    if rng is not None:
-        rng.shuffle(fields)
-    assert stage_answer_of(b"".join(fields)) == (answer, ReplicaLoad(busy_ms, inflight, latency_ms))
-
-
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({}, "its load report is missing"),
-        ({"busy_ms": 1.0, "inflight": 1}, "its load report is missing"),
-        ({"busy_ms": math.nan, "inflight": 1, "latency_ms": 1.0}, "busy_ms and latency_ms from 0"),
-        ({"busy_ms": -1.0, "inflight": 1, "latency_ms": 1.0}, "not -1, 1 and 1"),
-        ({"busy_ms": 1.0, "inflight": 1, "latency_ms": math.inf}, "not 1, inf and 1"),
-        ({"busy_ms": 1.0, "inflight": 1_000_001, "latency_ms": 1.0}, "inflight from 0 to 1000000"),
-    ],
-)
-@pytest.mark.parametrize("answer", [b"", b"x"])
-def test_load_reports_that_no_replica_gives_are_told(
-    fields: dict[str, float], reason: str, answer: bytes
-) -> None:
-    with pytest.raises(InputError, match=reason):
-        stage_answer_of(StageAnswer(answer=answer, **fields).SerializeToString())
 
 
 @given(st.text())
@@ -145,7 +71,7 @@ def test_fields_of_later_versions_are_skipped(payload: bytes, field: int, number
     message = unknown[0] + unknown[1] + payload_message(b"earlier") + payload_message(payload)
     message += unknown[2] + unknown[3]
     assert StageInputs.FromString(message).inputs == payload
-    assert payload_of(message) == stage_inputs_of(message)[0] == payload
+    assert payload_of(message) == payload
 
 
 @given(st.binary(max_size=40))

@@ -14,10 +14,8 @@ import pytest
 
 from kwiken.base.errors import KwikenError
 from kwiken.runtime.base.errors import RefusedError
-from kwiken.runtime.replica.grpc_server import GrpcReplicaServer
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
-from kwiken.runtime.wire.grpc.transport import GrpcTransport
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.base import Call, Replica
@@ -28,7 +26,6 @@ from tests.support.services.http import Ask, service
 
 SIDES: dict[str, tuple[Any, Any]] = {
     "http": (ReplicaServer, FrameTransport),
-    "grpc": (GrpcReplicaServer, GrpcTransport),
 }
 
 

@@ -145,7 +145,6 @@ class Stack:
         words += [
             "--max-inflight",
             str(CALLS_AT_ONCE),
-            *(["--grpc"] if self.protocol.scheme == "grpc" else []),
         ]
         if network is None:
             return Place(self._command(*words), port, self._env)
@@ -174,14 +173,13 @@ class Stack:
                     await detour.close()
 
     def _gateway(self) -> Place:
-        scheme = "grpc://" if self.protocol.scheme == "grpc" else ""
         port, self.grpc_port = free_port(), free_port()
         words = ["serve", TARGET, "--port", str(port), "--grpc-port", str(self.grpc_port)]
         words += ["--traces", str(self._folder / "traces"), *self._options]
         for detour in self.detours:
-            words += ["--replica", f"look={scheme}127.0.0.1:{detour.port}"]
+            words += ["--replica", f"look=127.0.0.1:{detour.port}"]
         for each in self.joins:
-            words += ["--replica", f"join={scheme}late.test:{each.port}"]
+            words += ["--replica", f"join=late.test:{each.port}"]
         return Place(self._command(*words), port, self._env)
 
     @property
