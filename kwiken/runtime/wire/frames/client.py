@@ -37,7 +37,7 @@ class FrameClientLink(FrameLink[ClientEnd]):
     """Connection to one replica.
 
     Args:
-        max_body: longest answer, bytes.
+        max_body: longest answer, bytes; the call of a longer one is cancelled.
         now: clock of the calls' moments, seconds.
 
     Attributes:

@@ -93,7 +93,15 @@ class FrameTransport:
         await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
     async def call(self, replica: Replica, call: Call) -> Reply:
-        """Send one call; see `Transport`. Cancelling this cancels the call at the replica."""
+        """Send one call and wait for its answer; cancelling this cancels the call at the replica.
+
+        Raises:
+            RefusedError: the call did not run.
+            LostError: the call was sent; whether it ran is unknown.
+            UnfitError: the call ran, and the answer does not have the stage's type.
+            HandlerError: the handler raised, or the answer is too long.
+            DeadlineError: the deadline has passed, here or at the replica.
+        """
         remaining_ms = (call.deadline - self._now()) * 1e3
         if remaining_ms <= 0:
             raise DeadlineError(f"stage {call.stage!r}: the deadline passed before the call was sent")
