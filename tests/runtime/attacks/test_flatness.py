@@ -251,10 +251,10 @@ def processes(bad: Peers, folder: Path) -> Iterator[dict[str, DoorProcess]]:
             found[stage] = stack.enter_context(server_process(*words, grpc_port=0, port=port))
             options += ["--replica", f"{stage}=127.0.0.1:{port}"]
         port, grpc_port = free_port(), free_port()
-        words = ("serve", TARGET, "--port", str(port), "--grpc-port", str(grpc_port), *options, *collector)
+        doors = ("serve", TARGET, "--port", str(port), "--grpc-port", str(grpc_port), *options, *collector)
         traced = ("--traces", str(folder), "--trace", "all")
         found["gateway"] = stack.enter_context(
-            server_process(*words, *traced, port=port, grpc_port=grpc_port)
+            server_process(*doors, *traced, port=port, grpc_port=grpc_port)
         )
         yield found
 

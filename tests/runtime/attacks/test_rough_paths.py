@@ -163,8 +163,8 @@ async def test_a_name_that_means_another_machine_at_each_look_up(monkeypatch: py
 async def test_a_name_with_countless_addresses_has_bounded_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     many = [f"10.{a}.{b}.{c}" for a in range(2) for b in range(200) for c in range(250)]
     monkeypatch.setattr(socket, "getaddrinfo", Names(lambda: many, lambda: many[:1]))
-    async with calling("http") as executor:
-        found = resolver(executor, 9, "http")
+    async with calling() as executor:
+        found = resolver(executor, 9)
         assert len((await found.resolve())["say"]) == MAX_REPLICAS
         assert len((await found.resolve())["say"]) == 1
         (left,) = executor.status()["stages"]["say"]["replicas"]
@@ -182,8 +182,8 @@ async def test_a_look_up_without_an_end_keeps_the_known_and_one_thread(
 
     names = Names(lambda: ["127.0.0.1"], hangs)
     monkeypatch.setattr(socket, "getaddrinfo", names)
-    async with replica_of("http") as port, calling("http") as executor:
-        found = resolver(executor, port, "http")
+    async with replica_of() as port, calling() as executor:
+        found = resolver(executor, port)
         await found.resolve()
         monkeypatch.setattr(name_resolver, "LOOKUP_S", 0.05)
         for _ in range(6):

@@ -24,7 +24,7 @@ from kwiken.runtime.base.errors import RefusedError
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
-from tests.support.peers.protocols import GRPC, HTTP, Protocol, call_of
+from tests.support.peers.protocols import HTTP, Protocol, call_of
 from tests.support.runtime.server_processes import gateway_pid
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, service
@@ -64,7 +64,7 @@ class Client:
         await asyncio.gather(*callers_running)
 
 
-@pytest.fixture(scope="module", params=[HTTP, GRPC], ids=str)
+@pytest.fixture(scope="module", params=[HTTP], ids=str)
 def protocol(request: pytest.FixtureRequest) -> Protocol:
     found: Protocol = request.param
     return found
@@ -72,7 +72,7 @@ def protocol(request: pytest.FixtureRequest) -> Protocol:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(protocol: Protocol) -> AsyncIterator[Cluster]:
-    settings = ClusterSettings(max_inflight=16, grace_s=3.0, transport=protocol.scheme)
+    settings = ClusterSettings(max_inflight=16, grace_s=3.0)
     async with Cluster(TARGET, settings, replicas={"first": 2}) as started:
         yield started
 

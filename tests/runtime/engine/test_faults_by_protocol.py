@@ -10,12 +10,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from kwiken.runtime.wire.grpc.remote_transport import FrameTransport
 
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, UnavailableError, UnfitError
 from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.peers.protocols import (
     HTTP,
