@@ -71,7 +71,7 @@ def test_a_detached_cluster_keeps_its_port(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["up", TARGET, "--transport", "grpc"], "No such option: --transport"),
+        (["up", TARGET, "--transport", "grpc"], "No such option '--transport'"),
         (["serve", TARGET, "--local", "--grpc-port", "70000"], "70000 is not in the range"),
         (["serve", TARGET, "--replica", "first=smtp://a:1"], "must be HOST:PORT or grpc://HOST:PORT"),
     ],
