@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning.pricing import Commitment, break_even_weeks, sustained_use_factor
+from kwiken.allocator.provisioning.pricing import Commitment
+from papers.hcloud.price_models import break_even_weeks, sustained_use_factor
 from papers.hcloud.runs import RATIO, Figures, level
 from papers.rows import Findings, Plot, PlotSeries, ReproducedRow, order_row
 from papers.worlds.cloud.scenarios import CLOUD_SCENARIOS

@@ -33,6 +33,7 @@ from kwiken.base.arrays import Floats
 
 MIN_DAYS: Final = 6  # of a history, to tell one hypothesis from another
 DAYS_PER_WEEK: Final = 7
+RECENT_DAYS: Final = 7  # whose loads decide where a history is too short to look ahead
 MAX_DAYS: Final = 400  # of a history that are looked at
 MAX_BLOCKS: Final = 40  # of days, that the level is looked at in
 RETURNS: Final = (0.7, 1.5, 3.0, 6.0, 12.0, 24.0)  # blocks after which 1/e of a departure is left
@@ -123,6 +124,14 @@ def expected_demand(load: LoadCurve, horizon_s: float | None = None) -> Expected
             ]
         ),
         f"by its days the level {chances}",
+    )
+
+
+def recent_demand(load: LoadCurve) -> ExpectedDemand:
+    """Loads of the last `RECENT_DAYS` days, or of a shorter history, as they were."""
+    recent = load.part(max(0, len(load.cores) - RECENT_DAYS * load.steps_per_day), len(load.cores))
+    return _as_it_was(
+        recent, f"like the last {recent.hours / 24:.3g} days; the history is shorter than the term"
     )
 
 

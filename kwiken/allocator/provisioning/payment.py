@@ -124,7 +124,6 @@ def pay(
     on_demand: tuple[NodeOffer, ...],
     *,
     spot: SpotUse | None = None,
-    sizes: bool = True,
 ) -> Payment:
     """Pay for a load.
 
@@ -132,21 +131,19 @@ def pay(
         reserved: number of nodes of each reserved offer.
         on_demand: offers on demand, the cheapest core first; one or more.
         spot: use of spot for the work that may be interrupted; None for none.
-        sizes: whether nodes of all sizes are rented, or of the cheapest core alone.
     """
     count = len(load.cores)
     kept = sum(offer.cores * number for offer, number in reserved.items())
     fixed = sum(offer.price_per_hour * number for offer, number in reserved.items())
     above = np.maximum(load.cores - kept, 0.0)
-    offers = on_demand if sizes else on_demand[:1]
     if spot is None:
-        rented, spotted = _rented(above, offers, load.step_s), np.zeros(count)
+        rented, spotted = _rented(above, on_demand, load.step_s), np.zeros(count)
         broken, waited = 0, 0.0
     else:
         part = np.minimum(load.tolerant, above)
-        rented = _rented(above - part, offers, load.step_s)
+        rented = _rented(above - part, on_demand, load.step_s)
         # The nodes that tolerant work falls back to come on top of those of the other work.
-        rented += (1 - spot.served) * (_rented(above, offers, load.step_s) - rented)
+        rented += (1 - spot.served) * (_rented(above, on_demand, load.step_s) - rented)
         spotted = part * spot.served * (1 + spot.undone) * spot.price
         broken = round(float((spot.interruptions * (part > 0)).sum()))
         waited = float((part * spot.waited).sum()) * load.step_s / 3600.0

@@ -9,14 +9,19 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning.demand_forecast import DemandShape, ExpectedDemand, expected_demand
+from kwiken.allocator.provisioning.demand_forecast import (
+    DemandShape,
+    ExpectedDemand,
+    expected_demand,
+    recent_demand,
+)
 from kwiken.allocator.provisioning.interruptions import (
     Recording,
     SpotSupply,
     drawn_recording,
     spot_supply,
 )
-from kwiken.allocator.provisioning.load_curve import LoadCurve
+from kwiken.allocator.provisioning.load_curve import S_PER_DAY, S_PER_HOUR, LoadCurve
 from kwiken.allocator.provisioning.offers import NodeOffer, PriceList
 from kwiken.allocator.provisioning.payment import Payment, SpotUse, pay, spot_use
 from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve, quantile_nodes
@@ -30,9 +35,8 @@ MAX_NODES: Final = 1_000_000  # of one reservation
 
 RESERVED_ONLY: Final = "reserved, peak + 15%"
 ON_DEMAND_ONLY: Final = "on demand only"
-MINIMUM_FULL: Final = "minimum reserved, one size"
-MINIMUM_ANY: Final = "minimum reserved, any size"
 QUANTILE: Final = "quantile reserved"
+RECENT: Final = "quantile reserved, last 7 days"
 CHOSEN: Final = "decided"
 WITH_SPOT: Final = "decided, with spot"
 HINDSIGHT: Final = "best in hindsight"
@@ -45,7 +49,7 @@ class ProvisioningSettings:
 
     Attributes:
         longest_days: longest reservation to take, days.
-        horizon_s: time ahead that demand is expected for, seconds; None for as long as the history.
+        horizon_s: time ahead that demand is expected for, seconds; None for the term of the reservation.
         wait_s: longest time that work which may be interrupted waits for a spot node, seconds.
         seed: seed of interruptions that are drawn from a rate.
     """
@@ -61,12 +65,10 @@ class Strategy:
     """Number of reserved nodes by offer, and what serves the load above.
 
     Attributes:
-        sizes: whether nodes of all sizes are rented, or of the cheapest core alone.
         spot: whether work that may be interrupted is served by spot nodes.
     """
 
     reserved: Mapping[NodeOffer, int]
-    sizes: bool = True
     spot: bool = False
 
 
@@ -181,10 +183,18 @@ class Decided:
 def decide(load: LoadCurve, of: Market) -> Decided:
     """Decide what to reserve from a history of load.
 
+    There are two cases: 1. The history is as long as the term, or as the horizon that is asked for: demand is
+    looked ahead for. 2. The history is shorter: a few weeks say little of a year, so the last days decide.
+
     Raises:
         InputError: more than a million nodes would be reserved.
     """
-    demand = expected_demand(load, of.settings.horizon_s)
+    offer = of.reserved
+    horizon_s = of.settings.horizon_s
+    if horizon_s is None:
+        horizon_s = S_PER_DAY * ((offer.term_days if offer is not None else None) or 1)
+    long = load.hours * S_PER_HOUR >= horizon_s
+    demand = expected_demand(load, horizon_s) if long else recent_demand(load)
     return _decided(demand, load, of, of.tolerant_price(load))
 
 
@@ -236,14 +246,13 @@ def baselines(load: LoadCurve, of: Market) -> dict[str, Strategy]:
     offer = of.reserved
     if offer is None:
         return {ON_DEMAND_ONLY: Strategy({})}
-    peak, least = float(load.cores.max()), float(load.cores.min())
-    minimum = {offer: int(least / offer.cores + 1e-9)}
+    peak = float(load.cores.max())
+    recent = recent_demand(load).cores
     return {
         RESERVED_ONLY: Strategy({offer: int(np.ceil(PEAK_MARGIN * peak / offer.cores - 1e-9))}),
         ON_DEMAND_ONLY: Strategy({}),
-        MINIMUM_ANY: Strategy(minimum),
-        MINIMUM_FULL: Strategy(minimum, sizes=False),
         QUANTILE: Strategy({offer: quantile_nodes(load.cores, offer, of.on_demand_price)}),
+        RECENT: Strategy({offer: quantile_nodes(recent, offer, of.on_demand_price)}),
     }
 
 
@@ -258,5 +267,4 @@ def paid(strategy: Strategy, load: LoadCurve, of: Market, use: SpotUse | None) -
         dict(strategy.reserved),
         of.prices.on_demand,
         spot=use if strategy.spot else None,
-        sizes=strategy.sizes,
     )

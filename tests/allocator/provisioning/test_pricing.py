@@ -11,10 +11,9 @@ from kwiken.allocator.provisioning.pricing import (
     Commitment,
     best_by_weeks,
     bill,
-    break_even_weeks,
-    sustained_use_factor,
 )
 from kwiken.allocator.provisioning.retention import idle_gaps_s, keep_idle_s, retention_cost_s, ski_rental_s
+from papers.hcloud.price_models import break_even_weeks, sustained_use_factor
 
 OFFER = NodeOffer(
     name="n",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -17,6 +21,7 @@ from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT_SPOT,
     Market,
     ProvisioningSettings,
+    decide,
     market,
 )
 from kwiken.base.arrays import Floats
@@ -222,3 +227,42 @@ def test_spot_that_is_never_there_is_not_used() -> None:
     load = curve_of(0, HOUR, np.full(100, 10.0), 1.0)
     of = market_of(price_list(extra=SPOT_OFFER), {"spot": Recording(60.0, np.zeros(500, dtype=np.bool_))})
     assert study_provision(load, of).provision.spot is None
+
+
+def pods_by_the_hour() -> Floats:
+    """Cores that the pods of a public trace ask for, hour by hour."""
+    path = Path(__file__).resolve().parents[4] / "shared" / "data" / "fleet" / "openb_pod_list_default.csv.gz"
+    if not path.exists():
+        pytest.skip(f"no {path}")
+    count = 24 * 149
+    total = np.zeros(count + 1)
+    with gzip.open(path, "rt") as file:
+        for row in csv.DictReader(file):
+            if row["scheduled_time"]:
+                first, last = (
+                    int(min(float(row[n]) / HOUR, count)) for n in ("scheduled_time", "deletion_time")
+                )
+                total[first : last + 1] += float(row["cpu_milli"]) / 1000
+    return total[:count]
+
+
+@pytest.mark.parametrize("ratio", [1.6, 2.74])
+def test_two_weeks_decide_no_worse_than_any_simple_rule(ratio: float) -> None:
+    """14 days decide a term of a year, and pay on the next 28: mean and worst of all windows of the trace."""
+    cores = pods_by_the_hour()
+    above: dict[str, list[float]] = {}
+    for day in range(0, 149 - 42, 3):
+        window = cores[24 * day : 24 * (day + 42)]
+        judged = study(window[: 14 * 24], window[14 * 24 :], ratio=ratio).judged
+        for name, one in judged.items():
+            above.setdefault(name, []).append(one.total / judged[HINDSIGHT].total - 1)
+    means = {name: float(np.mean(found)) for name, found in above.items() if name != HINDSIGHT}
+    assert means["decided"] <= min(means.values()) + 0.001, means
+
+
+def test_a_history_as_long_as_the_horizon_is_looked_ahead_from() -> None:
+    rising = curve_of(0, HOUR, 100 + np.arange(30 * 24.0))
+    of = market_of(price_list())
+    assert "shorter than the term" in decide(rising, of).demand.reason
+    ahead = Market(of.prices, ProvisioningSettings(horizon_s=30 * 86_400), None, None, leaves=False)
+    assert decide(rising, ahead).demand.shape is DemandShape.LINE
