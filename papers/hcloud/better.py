@@ -37,7 +37,7 @@ def prices(ratio: float) -> PriceList:
 
 
 def _market(ratio: float) -> Market:
-    return market(prices(ratio), {}, ProvisioningSettings())
+    return market(prices(ratio), {}, ProvisioningSettings(horizon_s=DAYS / 2 * 86_400.0))
 
 
 def out_of_sample(shape: str, ratio: float, seed: int) -> Figures:
