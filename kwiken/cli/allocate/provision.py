@@ -81,8 +81,8 @@ WEEKS_SHOWN: Final = 6  # ranges of weeks
     "horizon_s",
     metavar="TIME",
     callback=seconds_of,
-    help="Time ahead that the reservation has to pay off in, such as 90d; demand is looked ahead for where LOAD "
-    "is as long.  [default: the term of the reservation]",
+    help="Time ahead that the reservation has to pay off in, such as 90d; a LOAD as long looks ahead.  "
+    "[default: the reservation's term]",
 )
 @out_option(what="decision")
 @click.option("--picture", metavar="FILE", help="SVG to write: cost over time of each strategy.")

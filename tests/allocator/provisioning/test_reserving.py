@@ -246,7 +246,6 @@ def pods_by_the_hour() -> Floats:
     return total[:count]
 
 
-@pytest.mark.parametrize("ratio", [1.6, 2.74])
 def test_two_weeks_decide_no_worse_than_quantiles() -> None:
     """14 days decide a term of a year and pay on the next 28, over all windows of the trace, in the mean.
 
