@@ -14,9 +14,7 @@ from scipy import stats
 
 from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.arrivals import Arrivals, parse_arrivals, read_rps
-
-RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"
-needs_rps = pytest.mark.skipif(not RPS.is_dir(), reason=f"{RPS} is not there")
+from tests.support.loadtest.rates import hour_of_rates
 
 
 def times(arrivals: Arrivals, seed: int = 1) -> NDArray[np.float64]:
@@ -102,10 +100,9 @@ def test_a_shape_scales_to_any_mean(rates: list[float], mean: float, duration: f
     assert scaled.expected(duration) == pytest.approx(mean * duration)
 
 
-@needs_rps
-@pytest.mark.parametrize("name", ["diurnal.txt", "noisy.txt"])
-def test_production_shapes(name: str) -> None:
-    path = RPS / name
+@pytest.mark.parametrize("noise", [0.0, 0.4])
+def test_production_shapes(noise: float, tmp_path: Path) -> None:
+    path = hour_of_rates(tmp_path, noise)
     rates = np.loadtxt(path)
     shape = parse_arrivals(str(path), rate=None, duration_s=None)
     assert shape.duration_s == len(rates) == 3600
@@ -117,9 +114,8 @@ def test_production_shapes(name: str) -> None:
     assert np.all(np.abs(np.histogram(even, bins=60, range=(0, 3600))[0] - asked) <= 2)
 
 
-@needs_rps
-def test_a_production_shape_at_another_rate_keeps_its_form() -> None:
-    path = RPS / "noisy.txt"
+def test_a_production_shape_at_another_rate_keeps_its_form(tmp_path: Path) -> None:
+    path = hour_of_rates(tmp_path, 0.4)
     scaled = parse_arrivals(str(path), rate=40, duration_s=600)
     assert scaled.expected(600) == pytest.approx(40 * 600)
     rates = np.loadtxt(path)

@@ -20,9 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad, lines
+from tests.support.loadtest.rates import hour_of_rates
 from tests.support.runtime.server_processes import free_port
-
-RPS = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "rps"
 
 
 def refusal(ran: Ran) -> str:
@@ -142,9 +141,9 @@ def test_get_sends_no_body(serve: Serve, load: Load, tmp_path: Path) -> None:
     assert all(request["body"] == "" and "Content-Length" not in request["head"] for request in seen)
 
 
-@pytest.mark.skipif(not RPS.is_dir(), reason=f"{RPS} is not there")
-def test_a_production_shape_is_followed(serve: Serve, load: Load) -> None:
-    ran = load(serve(), "--arrivals", str(RPS / "noisy.txt"), "--rate", "150", "--duration", "1.5", "--json")
+def test_a_production_shape_is_followed(serve: Serve, load: Load, tmp_path: Path) -> None:
+    shape = str(hour_of_rates(tmp_path, 0.4))
+    ran = load(serve(), "--arrivals", shape, "--rate", "150", "--duration", "1.5", "--json")
     assert ran.code == 0, ran.err
     assert ran.report["requests"]["ok"] == ran.report["requests"]["intended"]
     assert abs(ran.report["requests"]["intended"] - 225) < 80

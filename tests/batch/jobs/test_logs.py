@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -11,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.reading import LogFindings, read_log
 from tests.support.data.batch import spark_lines as spark
+from tests.support.data.public_files import public_file
 
 HADOOP = [
     b"Avro-Json",
@@ -50,7 +50,6 @@ HADOOP_ONE = [
     ),
     b'Job JOBID="job_1" FINISH_TIME="4000" JOB_STATUS="SUCCESS" .',
 ]
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 def read(lines: list[bytes]) -> LogFindings:
@@ -223,11 +222,10 @@ def test_what_is_no_log_is_none(lines: list[bytes]) -> None:
     assert read_log(lines, name="n", where="w") is None
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the data stand beside the project's folder on some machines")
 def test_the_real_logs_hold_what_their_page_says() -> None:
     from kwiken.cli.batch.inputs.log_files import logs_at, read_job_log
 
-    (log,) = logs_at(str(DATA / "spark-event-logs" / "nds-q72-dataproc.zst"))
+    (log,) = logs_at(str(public_file("spark-event-logs/nds-q72-dataproc.zst")))
     found, problems = read_job_log(log)
     assert found is not None
     assert not problems

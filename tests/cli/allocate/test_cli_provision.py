@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from kwiken.allocator.provisioning.document import Provision
+from tests.support.data.public_files import public_file
 from tests.support.models.price_lists import SPOT_OFFER, price_list
 from tests.support.project.commands import refused, run
-
-DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "fleet"
 
 
 def write(folder: Path) -> None:
@@ -124,7 +123,7 @@ def test_bad_input_is_one_line(tmp_path: Path, words: tuple[str, ...], pattern: 
 
 def pods(first_day: int, days: int) -> list[float]:
     """Cores asked for by the pods of a recorded cluster, hour by hour."""
-    with gzip.open(DATA / "openb_pod_list_default.csv.gz", "rt") as file:
+    with gzip.open(public_file("fleet/openb_pod_list_default.csv.gz"), "rt") as file:
         rows = [row for row in csv.DictReader(file) if row["scheduled_time"]]
     count = 149 * 24
     total = np.zeros(count + 2)
@@ -138,7 +137,6 @@ def pods(first_day: int, days: int) -> list[float]:
     return found
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the recorded cluster is not here")
 @pytest.mark.parametrize("ratio", [1.6, 2.74])
 def test_a_recorded_cluster(tmp_path: Path, ratio: float) -> None:
     write(tmp_path)

@@ -16,10 +16,9 @@ import pytest
 from kwiken.export.block_io.trace_text import csv_text
 from kwiken.storage.trace.block_trace import BlockTrace
 from kwiken.storage.trace.formats import trace_from_text
+from tests.support.data.public_files import public_file
 from tests.support.data.storage.traces import log_and_hot_zone
-from tests.support.project.commands import ROOT, refused, run
-
-REAL = ROOT.parent / "shared" / "data" / "block-io"
+from tests.support.project.commands import refused, run
 
 
 @pytest.fixture
@@ -145,9 +144,7 @@ def quarters(trace: BlockTrace, high: int) -> np.ndarray[tuple[int], np.dtype[np
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ["wsrch", "tpcc"])
 def test_real_traces_are_nearer_than_fio(tmp_path: Path, name: str) -> None:
-    trace = REAL / f"{name}-small.trace"
-    if not trace.exists():
-        pytest.skip(f"{trace} is not there")
+    trace = public_file(f"block-io/{name}-small.trace")
     model = tmp_path / "model.json"
     assert run("storage", "fit", str(trace), "-o", str(model)).exit_code == 0
     result = run("storage", "judge", str(trace), str(model), "--json")

@@ -14,12 +14,13 @@ from kwiken.apps.report.advice_words import advice_sentences
 from kwiken.apps.report.page_of_advice import advice_page
 from kwiken.tail.advice.contents import Advice, Doubt
 from kwiken.tail.judging.judgement_document import Cut
+from tests.support.data.public_files import public_file
 from tests.support.otel.replicated import Shop
 from tests.support.otel.span_trees import jaeger_json
 from tests.support.project.commands import refused, run
 from tests.support.runtime.gateway_traces import Request, cart_request, shop_request, spans_of
 
-DAY = Path(__file__).resolve().parents[3].parent / "shared/data/train-ticket/2023-01-29.json.gz"
+DAY = "train-ticket/2023-01-29.json.gz"
 MAX_WORDS = 45  # of an answer with its question; figures and names count as words
 QUESTIONS = (
     "1. Which requests. ",
@@ -243,9 +244,8 @@ def test_a_time_is_explained_beside_all_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DAY.is_file(), reason="the ticket shop's traces are not beside the repository")
 def test_the_ticket_shop_is_answered_as_a_reader_finds_by_hand() -> None:
-    shown = run("advise", str(DAY), "--kind", "preserve", "--json")
+    shown = run("advise", str(public_file(DAY)), "--kind", "preserve", "--json")
     assert shown.exit_code == 0
     found = msgspec.json.decode(shown.stdout, type=Advice)
     assert found.kind.name == "ts-preserve-service:preserve"

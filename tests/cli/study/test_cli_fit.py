@@ -12,12 +12,13 @@ import pytest
 from kwiken.model.profile.codec import profile_from_json
 from kwiken.otel.write.convert import otlp_lines
 from kwiken.otel.write.records import Sample
+from tests.support.data.public_files import public_file
 from tests.support.otel.span_trees import T0, jaeger_json, layered_dag, record
 from tests.support.otel.traces import jaeger, many, span
 from tests.support.project.commands import refused, run
 from tests.support.runtime.gateway_traces import cart_request, shop_request, spans_of
 
-SOCIAL = Path(__file__).resolve().parents[3].parent / "shared/data/jaeger/socialnetwork-compose-post.json"
+SOCIAL = "jaeger/socialnetwork-compose-post.json"
 
 
 @pytest.fixture
@@ -203,10 +204,9 @@ class TestFit:
         assert stages["shop:price (own time)"]["p50_ms"] == pytest.approx(2)
         assert not stages["shop:price (own time)"]["reissuable"]
 
-    @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_the_social_network(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
-        data = data_of("fit", str(SOCIAL), "-o", profile)
+        data = data_of("fit", str(public_file(SOCIAL)), "-o", profile)
         short = {stage["match"]["operation"].removesuffix("_server"): stage for stage in data["stages"]}
         named = {stage["name"]: name for name, stage in short.items()}
         after = {name: {named[parent] for parent in stage["after"]} for name, stage in short.items()}
@@ -219,12 +219,12 @@ class TestFit:
         simulated = data_of("simulate", profile, "--plan", plan)
         assert simulated["spent"]["reissue"] <= 0.05
 
-    @pytest.mark.skipif(not SOCIAL.exists(), reason="the social network's trace is not beside the repository")
     def test_writes_that_must_not_run_twice(self, tmp_path: Path) -> None:
         profile, plan = str(tmp_path / "profile.json"), str(tmp_path / "plan.json")
         given = ("--copyable", "*:compose_*", "--once", "*:store_*", "--once", "*:write_*")
         stages = {
-            s["name"]: s["reissuable"] for s in data_of("fit", str(SOCIAL), "-o", profile, *given)["stages"]
+            s["name"]: s["reissuable"]
+            for s in data_of("fit", str(public_file(SOCIAL)), "-o", profile, *given)["stages"]
         }
         assert not any(may for name, may in stages.items() if ":store_" in name or ":write_" in name)
         assert any(stages.values())

@@ -12,11 +12,11 @@ import pytest
 from kwiken.cli.data.traffic.tables import talkers
 from kwiken.traffic.document import TrafficModel
 from kwiken.traffic.maps import MapLevel
+from tests.support.data.public_files import public_file
 from tests.support.project.commands import ROOT, refused, run
 
 EXAMPLE = ROOT / "examples" / "traffic"
 NODES, WORKLOADS, FLOWS = (str(EXAMPLE / name) for name in ("nodes.toml", "workloads.toml", "flows.jsonl"))
-TRAIN_TICKET = ROOT.parent / "shared" / "data" / "train-ticket"
 
 
 @pytest.fixture(scope="module")
@@ -168,14 +168,11 @@ def test_bad_traffic_is_one_line(model: str, profiles: str, tmp_path: Path) -> N
     )
 
 
-@pytest.mark.skipif(
-    not TRAIN_TICKET.is_dir(), reason="the data folder with the train ticket traces is missing"
-)
 @pytest.mark.parametrize(("day", "other"), [("29", "30"), ("30", "29")])
 def test_on_a_real_day_the_map_errs_no_more_than_its_rivals(day: str, other: str, tmp_path: Path) -> None:
-    out = tmp_path / "traffic.json"
-    assert run("traffic", "fit", str(TRAIN_TICKET / f"2023-01-{day}.json.gz"), "-o", str(out)).exit_code == 0
-    judged = run("traffic", "judge", str(TRAIN_TICKET / f"2023-01-{other}.json.gz"), str(out), "--json")
+    days, out = public_file("train-ticket"), tmp_path / "traffic.json"
+    assert run("traffic", "fit", str(days / f"2023-01-{day}.json.gz"), "-o", str(out)).exit_code == 0
+    judged = run("traffic", "judge", str(days / f"2023-01-{other}.json.gz"), str(out), "--json")
     for level in json.loads(judged.stdout)["levels"]:
         for part in ("all_pairs", "busiest"):
             assert level["model"][part] <= level["mean"][part]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,9 +21,8 @@ from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.fit.foreign.stage_names import distinct
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
+from tests.support.data.public_files import public_file
 from tests.support.otel.span_trees import MS, T0, Span
-
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 @dataclass
@@ -241,9 +239,7 @@ def test_depth_has_bounds() -> None:
 
 def test_the_social_network_at_depth_two_and_three() -> None:
     """As a reader finds it in docs/traces/traces.md: which client's span holds which calls."""
-    path = DATA / "jaeger" / "socialnetwork-compose-post.json"
-    if not path.is_file():
-        pytest.skip("../shared/data/jaeger is not there")
+    path = public_file("jaeger/socialnetwork-compose-post.json")
     two, three = (fit_profile([path], depth=depth, spans=True) for depth in (2, 3))
     for profile in (two, three):
         np.testing.assert_allclose(replayed(profile), profile.latency_ms)

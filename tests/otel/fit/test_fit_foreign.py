@@ -24,15 +24,13 @@ from kwiken.otel.fit.fit import fit_profile, fit_profiles, list_kinds
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.trace.requests import choose
 from tests.otel.trace.test_cleaning import forest_of
+from tests.support.data.public_files import public_file
 from tests.support.otel.span_trees import MS, T0, Dag, Maker, Span, layered_dag, otlp_lines, random_dag, write
 
 
 class Node(NamedTuple):
     name: str
     after: tuple[str, ...]
-
-
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
 
 
 def learn(spans: list[Span], root: str | None = None, service: str | None = None) -> Profile:
@@ -481,9 +479,7 @@ def test_the_longest_path_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_social_network_is_read_as_a_reader_would() -> None:
-    path = DATA / "jaeger" / "socialnetwork-compose-post.json"
-    if not path.is_file():
-        pytest.skip("../shared/data/jaeger is not there")
+    path = public_file("jaeger/socialnetwork-compose-post.json")
     profile = fit_profile([path], spans=True)
     own = f"/wrk2-api/post/compose{OWN_TIME}"
     called = {s.name: f"{s.match.operation}{OWN_TIME * s.own_time}" for s in profile.stages}
@@ -510,9 +506,7 @@ def test_the_social_network_is_read_as_a_reader_would() -> None:
 
 
 def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> None:
-    path = DATA / "jaeger" / "socialnetwork-compose-post.json"
-    if not path.is_file():
-        pytest.skip("../shared/data/jaeger is not there")
+    path = public_file("jaeger/socialnetwork-compose-post.json")
     text = (Path(__file__).resolve().parents[3] / "docs" / "traces" / "traces.md").read_text(encoding="utf-8")
     drawing = text.split("```mermaid")[1].split("```")[0]
     labels = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))

@@ -17,19 +17,15 @@ from kwiken.otel.fit.fit import Fits, fit_profile, fit_profiles
 from kwiken.tail.diagnosis.excess import SlowRequests
 from kwiken.tail.diagnosis.explanation import explain, explain_time
 from tests.otel.fit.test_fit_services import Times, by_hand
+from tests.support.data.public_files import public_file
 from tests.support.otel.span_trees import Span
 
-DAYS = Path(__file__).resolve().parents[3].parent / "shared" / "data" / "train-ticket"
-FIRST, SECOND = DAYS / "2023-01-29.json.gz", DAYS / "2023-01-30.json.gz"
-
-pytestmark = pytest.mark.skipif(
-    not FIRST.is_file(), reason="the ticket shop's traces are not beside the repository"
-)
+FIRST, SECOND = (f"train-ticket/2023-01-{day}.json.gz" for day in (29, 30))
 
 
 @pytest.fixture(scope="module")
 def first() -> Fits:
-    return fit_profiles([FIRST], every=True)
+    return fit_profiles([public_file(FIRST)], every=True)
 
 
 def profile_of(fits: Fits, route: str) -> Profile:
@@ -146,7 +142,7 @@ def test_the_slowest_requests_are_explained_as_one_does_by_hand(first: Fits) -> 
     assert shares["ts-order-service"] == pytest.approx(0.45, abs=0.005)
     assert shares["ts-seat-service"] == pytest.approx(0.37, abs=0.005)
     assert [part.name for part in found[0.01].services[:2]] == ["ts-seat-service", "ts-order-service"]
-    times = list(by_hand(raw_spans(FIRST, "/api/v1/preserveservice/preserve")).values())
+    times = list(by_hand(raw_spans(public_file(FIRST), "/api/v1/preserveservice/preserve")).values())
     latency = np.array([sum(request.values()) for request in times])
     for share, slow in found.items():
         _agrees(slow, times, np.argsort(latency, kind="stable")[-max(1, round(share * len(times))) :])
@@ -163,10 +159,9 @@ def _agrees(slow: SlowRequests, times: list[Times], slowest: np.ndarray) -> None
     assert sum(part.excess_ms for part in slow.services) == pytest.approx(slow.excess_ms)
 
 
-@pytest.mark.skipif(not SECOND.is_file(), reason="the second day is not beside the repository")
 def test_injected_network_delays_are_named_as_the_links_to_the_faulty_services() -> None:
     """The faults of that day that the list calls network_delay, for the kind that reaches all three services."""
-    left = profile_of(fit_profiles([SECOND], every=True), "trips/left")
+    left = profile_of(fit_profiles([public_file(SECOND)], every=True), "trips/left")
     assert left.service == "ts-travel-service"
     for minute, caller, callee in (
         ("12:15:56", "ts-travel-service", "ts-basic-service"),
@@ -182,10 +177,9 @@ def test_injected_network_delays_are_named_as_the_links_to_the_faulty_services()
         assert first.share > 0.5
 
 
-@pytest.mark.skipif(not SECOND.is_file(), reason="the second day is not beside the repository")
 def test_the_second_day_is_fitted_into_the_first_ones_stages(first: Fits) -> None:
     model = first.profiles[0]
-    second = fit_profile([SECOND], like=model)
+    second = fit_profile([public_file(SECOND)], like=model)
     assert [(s.name, s.after) for s in second.stages] == [(s.name, s.after) for s in model.stages]
     assert second.requests == 632
     assert second.counts.get("calls_not_in_model", 0) == 0

@@ -17,10 +17,8 @@ from kwiken.otel.trace.load import read_forest
 from kwiken.otel.trace.paths import critical_path
 from kwiken.otel.trace.traces import Trace, read_traces
 from kwiken.otel.write.observer import make_observer
+from tests.support.data.public_files import public_file
 from tests.support.otel.span_trees import T0, Maker, Span, jaeger_json, otlp_lines, random_dag, record, write
-
-DATA = Path(__file__).resolve().parents[3].parent / "shared" / "data"
-CRISP = sorted((DATA / "crisp").glob("*.json"), key=lambda path: int(path.stem))
 
 
 def forest_of(spans: list[Span]) -> Forest:
@@ -58,8 +56,9 @@ def found(forest: Forest) -> dict[str, int]:
     return {k.removeprefix("spans_"): n for k, n in forest.counts.items() if n and k not in kinds}
 
 
-@pytest.mark.parametrize("path", CRISP, ids=[path.stem for path in CRISP])
-def test_critical_paths_are_those_that_crisp_states(path: Path) -> None:
+@pytest.mark.parametrize("number", range(1, 16))
+def test_critical_paths_are_those_that_crisp_states(number: int) -> None:
+    path = public_file("crisp") / f"{number}.json"
     stated = json.loads(path.read_text())["testing"]
     expected = stated[0] if isinstance(stated, list) else stated["opTimeExclusive"]
     (trace,) = read_traces([path])
@@ -69,12 +68,6 @@ def test_critical_paths_are_those_that_crisp_states(path: Path) -> None:
         name = f"[{span.service}] {span.operation}"
         spent[name] = spent.get(name, 0.0) + step.self_ms * 1000
     assert {name: round(time, 6) for name, time in spent.items()} == expected
-
-
-def test_the_crisp_cases_are_there() -> None:
-    if not (DATA / "crisp").is_dir():
-        pytest.skip("../shared/data/crisp is not there")
-    assert len(CRISP) == 15
 
 
 def test_a_child_past_its_parents_end_is_cut_there() -> None:
