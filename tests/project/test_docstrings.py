@@ -27,7 +27,7 @@ from typing import Final
 import pytest
 
 from tests.support.project import source_trees
-from tests.support.project.source_trees import tree
+from tests.support.project.source_trees import nodes, tree
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("kwiken", "kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest")  # doors
@@ -332,7 +332,7 @@ def without_docstring() -> Iterator[str]:
 def empty_entries() -> Iterator[str]:
     """Entries that only repeat a name, in all modules."""
     for path in sorted((ROOT / "kwiken").rglob("*.py")):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef | Function):
                 parts = sections(ast.get_docstring(node) or "")
                 for name, text in (parts.get("Args", {}) | parts.get("Attributes", {})).items():

@@ -308,20 +308,19 @@ def test_chance_is_handed_in() -> None:
     def offences() -> Iterator[str]:
         for module in modules_of(*PURE):
             path = MODULES[module]
+            place = path.relative_to(ROOT)
             for node in nodes(path):
-                where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-                if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
-                    owner = ast.unparse(node.value)
-                    if owner in {"np.random", "numpy.random"} and node.attr not in SEEDED:
-                        yield f"{where}: np.random.{node.attr} is global"
-                    if owner == "random" and node.attr != "Random":
-                        yield f"{where}: random.{node.attr} is global"
-                elif (
-                    isinstance(node, ast.Call)
-                    and not node.args
-                    and ast.unparse(node.func).endswith("default_rng")
-                ):
-                    yield f"{where}: default_rng without a seed"
+                match node:
+                    case ast.Attribute(
+                        value=ast.Attribute(value=ast.Name(id="np" | "numpy"), attr="random"), attr=name
+                    ) if name not in SEEDED:
+                        yield f"{place}:{node.lineno}: np.random.{name} is global"
+                    case ast.Attribute(value=ast.Name(id="random"), attr=name) if name != "Random":
+                        yield f"{place}:{node.lineno}: random.{name} is global"
+                    case ast.Call(
+                        func=ast.Name(id="default_rng") | ast.Attribute(attr="default_rng"), args=[]
+                    ):
+                        yield f"{place}:{node.lineno}: default_rng without a seed"
 
     assert not listed(offences())
 
