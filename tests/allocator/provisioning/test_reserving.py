@@ -15,7 +15,7 @@ from kwiken.allocator.provisioning.document import ProvisionStudy, study_provisi
 from kwiken.allocator.provisioning.interruptions import Recording
 from kwiken.allocator.provisioning.load_curve import curve_of
 from kwiken.allocator.provisioning.offers import NodeOffer, Terms, prices_from_toml
-from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve
+from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve, quantile_nodes
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT,
     HINDSIGHT_SPOT,
@@ -88,6 +88,23 @@ def test_without_tolerant_work_it_is_the_quantile() -> None:
         name="y", node_class="c", terms=Terms.RESERVED, cores=1, price_per_hour=0.6, term_days=365
     )
     assert nodes_to_reserve(demand, offer, OverflowPrices(1.0, 1.0)) == pytest.approx(40, abs=1)
+
+
+@pytest.mark.parametrize("size", [1.0, 4.0])
+@pytest.mark.parametrize(("price", "above"), [(0.6, 0.6), (0.1, 0.1), (1.0, 1.0), (1.7, 1.0)])
+def test_the_quantile_leaves_the_share_of_the_price_above_it(price: float, above: float, size: float) -> None:
+    """A reserved core that costs more than one on demand is never worth it."""
+    cores = np.random.default_rng(1).permutation(np.arange(0.5, 1000.0))
+    offer = NodeOffer(
+        name="y",
+        node_class="c",
+        terms=Terms.RESERVED,
+        cores=size,
+        price_per_hour=price * size,
+        term_days=365,
+    )
+    count = quantile_nodes(cores, offer, 1.0)
+    assert np.mean(cores > count * size) == pytest.approx(above, abs=0.003)
 
 
 class TestDemand:

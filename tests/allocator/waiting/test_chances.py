@@ -70,6 +70,20 @@ def test_a_family_is_found_again(family: BusyFamily) -> None:
         assert found.below(time) == pytest.approx(share, abs=0.03)
 
 
+@given(st.lists(st.floats(0.01, 1e5), min_size=1, max_size=30, unique=True))
+def test_the_kth_smallest_of_n_samples_has_k_of_n_plus_1_below_it(samples: list[float]) -> None:
+    """In whatever order they came; straight lines between them."""
+    below = empirical(samples).below
+    shares = [below(time) for time in sorted(samples)]
+    count = len(samples)
+    assert shares[:-1] == pytest.approx([rank / (count + 1) for rank in range(1, count)])
+    assert shares[-1] == 1.0
+    halves = [(low + high) / 2 for low, high in itertools.pairwise(sorted(samples))]
+    assert [below(time) for time in halves] == pytest.approx(
+        [(rank + 0.5) / (count + 1) for rank in range(1, count)], abs=1e-3
+    )
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(0.01, 1e5), min_size=1, max_size=80), st.lists(st.floats(0, 2e5), max_size=20))
 def test_every_fit_is_a_distribution(samples: list[float], times: list[float]) -> None:

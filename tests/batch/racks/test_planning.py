@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from kwiken.base.errors import InputError
+from kwiken.batch.jobs.job import BatchJob, BatchStage, StageBytes
 from kwiken.batch.racks.bounds import batch_bound_s, bound_s, mean_bound_s, online_bound_as_printed_s
 from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.exchanges import exchange
@@ -23,6 +24,7 @@ from kwiken.batch.racks.provisioning import (
     provision_on_path,
     widths_at,
 )
+from kwiken.batch.racks.response import rack_jobs
 from kwiken.batch.racks.schedule import prioritise, source_order
 
 
@@ -254,3 +256,18 @@ def test_a_bound_holds_for_every_schedule_of_few_jobs() -> None:
         )
         assert bound_s(problem, kind) <= best + 1e-9
         assert plan_racks(problem, kind).objective_s <= best * 1.02
+
+
+def test_arrivals_count_from_the_first_submission_whatever_the_order_of_the_runs() -> None:
+    runs = [
+        BatchJob(
+            name=f"at-{since_s}",
+            engine="swim",
+            submitted_ms=1_700_000_000_000 + 1000 * since_s,
+            stages=[BatchStage(name="map", n_tasks=2, bytes=StageBytes(read=10**9))],
+        )
+        for since_s in (90, 0, 30)
+    ]
+    found = rack_jobs(runs)
+    assert [(job.name, job.arrival_s) for job in found] == [("at-90", 90.0), ("at-0", 0.0), ("at-30", 30.0)]
+    assert all(job.input_bytes == 1e9 for job in found)

@@ -160,6 +160,20 @@ def test_rules_of_the_scheduler_are_kept(tmp_path: Path) -> None:
     assert found["before"]["nodes"] == 3  # the node of the DaemonSet alone is not in use
 
 
+@pytest.mark.parametrize("tainted", [True, False])
+def test_no_pod_moves_to_a_node_whose_taint_it_does_not_tolerate(tmp_path: Path, tainted: bool) -> None:
+    """The only node that could be freed is the open one: the other holds a pod that must stay on it."""
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    nodes = [node_item("open"), node_item("gpu", **({"taints": [taint]} if tainted else {}))]
+    stays = {"nodeSelector": {"kubernetes.io/hostname": "gpu"}, "tolerations": [{"operator": "Exists"}]}
+    pods = [pod_item("plain", "open", owner="plain"), pod_item("trained", "gpu", owner="trained", **stays)]
+    (tmp_path / "cluster.json").write_text(listed(*nodes, *pods))
+    (tmp_path / "usage.csv").write_text(usage_rows({"shop/plain": 0.2, "shop/trained": 0.2}))
+    found = packed(tmp_path, "--dial", "0")
+    moves = [(one["task"], one["to"]) for one in found["moves"]]
+    assert moves == ([] if tainted else [("shop/plain", "gpu")])
+
+
 def test_a_placement_is_packed_too(tmp_path: Path) -> None:
     examples = ROOT / "examples" / "allocator"
     run("classify", str(examples / "measurements.toml"), "-o", str(tmp_path / "profiles.json"))

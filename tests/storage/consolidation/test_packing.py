@@ -165,6 +165,34 @@ def test_a_search_keeps_all_bounds_and_needs_no_more_nodes(
         assert fewest_nodes(objects, nodes, scores, rules) <= found.nodes_used
 
 
+def test_what_takes_most_of_the_largest_node_is_placed_first() -> None:
+    """Six nodes hold all only if each takes one large, one middle and many small objects.
+
+    The small ones stand first in the list and state a limit of their own; what the others state is beyond any node.
+    Four nodes hold too many objects to be filled anew, so the first order decides.
+    """
+    sizes = np.repeat([1.0, 30.0, 50.5], [6 * 19, 6, 6])
+    limits = np.where(sizes == 1.0, 100.0, 1e6)
+    count = len(sizes)
+    objects = PackObjects(
+        tuple(f"o{number}" for number in range(count)),
+        np.ones(count),
+        sizes,
+        np.full((count, 1), 1e3),
+        limits[:, None],
+        np.zeros(count, dtype=np.int64),
+        np.ones(count),
+        np.arange(count),
+    )
+    kinds = np.zeros(12, dtype=np.int64)
+    names = tuple(f"n{number}" for number in range(12))
+    nodes = DiskNodes(names, kinds, np.full(12, 100.0), np.full(12, 100.0), np.arange(12))
+    rules = PackRules(limits=False, apart=False)
+    found = searched(objects, nodes, np.zeros((1, 1)), rules, np.random.default_rng(0))
+    assert not found.unplaced
+    assert found.nodes_used == 6
+
+
 def test_sums_after_moves_are_those_of_the_placement() -> None:
     objects, nodes, scores = fixture()
     loads = NodeLoads(objects, nodes, scores, np.array([0, 0, 1, 1, 0]))
