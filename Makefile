@@ -47,15 +47,17 @@ SOAK_TRANSPORT ?= http
 soak: $(READY)
 	@SOAK_S=$(SOAK_S) $(BIN)/pytest -q -k $(SOAK_TRANSPORT) tests/runtime/faults/test_soak.py
 
-# Do tests notice? COUNT small changes of the allocator, drawn by SEED, each against the fast tests of its room.
+# Do tests notice? COUNT small changes of the code, drawn by SEED, each against the fast tests of its room and those
+# that import what is changed. ROOM=allocator/packing, or ROOM=storage for a wing; all rooms of kwiken/ by default.
 # One line for each, then how many were caught. A survivor is a missing test, or an equivalent that a person marks.
 # ONLY="3 7" tries these of the set again. LIMIT_S=150 bounds the processor time of each, instead of four times that
 # of the tests without a mutant, which are then not run first.
 SEED ?= 1
 COUNT ?= 25
+ROOM ?=
 LIMIT_S ?= 0
 mutants: $(READY)
-	@nice -n 19 $(BIN)/python -m tests.support.project.mutants --seed $(SEED) --count $(COUNT) --only $(ONLY) \
+	@nice -n 19 $(BIN)/python -m tests.support.project.mutants --seed $(SEED) --count $(COUNT) --room '$(ROOM)' --only $(ONLY) \
 		--limit-s $(LIMIT_S)
 
 check: $(READY)

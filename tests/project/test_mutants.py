@@ -6,7 +6,17 @@ import ast
 
 import pytest
 
-from tests.support.project.mutants.draw import ROOMS, ROOT, drawn, equivalents, mutants_of
+from tests.support.project.mutants.__main__ import ordered
+from tests.support.project.mutants.draw import (
+    ROOMS,
+    ROOT,
+    chosen_rooms,
+    drawn,
+    equivalents,
+    mutants_in,
+    mutants_of,
+    room_of,
+)
 from tests.support.project.mutants.kinds import mutants
 
 SOURCE = b'''
@@ -80,26 +90,62 @@ def test_a_mutant_is_the_file_with_one_change() -> None:
         assert len(changed) - len(SOURCE) == len(one.after) - len(one.before)
 
 
-@pytest.mark.parametrize("room", ROOMS)
+def test_every_file_of_the_code_is_in_one_room_with_tests() -> None:
+    files = [path for room in ROOMS.values() for path in room.files]
+    assert len(files) == len({*files})
+    assert {*files} > {path.relative_to(ROOT).as_posix() for path in (ROOT / "kwiken").rglob("*.py")}
+    for room in ROOMS.values():
+        assert all((ROOT / folder).is_dir() for folder in room.tests)
+
+
+@pytest.mark.parametrize("room", ["allocator/packing", "runtime/decisions", "otel/fit", "tail/planning"])
 def test_mutants_of_a_room_can_be_read_as_python(room: str) -> None:
-    found = mutants_of(ROOMS[room])
+    found = mutants_in(ROOMS[room].files)
     assert len(found) > 1000
     for one in found[:: len(found) // 50]:
         ast.parse(one.applied((ROOT / one.path).read_bytes()))
 
 
+def test_a_room_is_chosen_by_its_name_its_last_part_or_its_wing() -> None:
+    assert [*chosen_rooms("allocator/packing")] == ["allocator/packing"]
+    assert {*chosen_rooms("packing")} == {"allocator/packing", "cli/packing"}
+    assert {*chosen_rooms("storage")} >= {"storage/consolidation", "storage/model", "storage/trace"}
+    assert chosen_rooms("") == ROOMS
+    with pytest.raises(ValueError, match=r"no room 'nothing'; there are .*allocator/packing"):
+        chosen_rooms("nothing")
+
+
 def test_a_seed_draws_the_same_mutants_from_all_rooms_in_turn() -> None:
-    first, again, other = drawn(1, 10), drawn(1, 10), drawn(2, 10)
+    rooms = {name: ROOMS[name] for name in ("batch/racks", "traffic", "hedge")}
+    first, again, other = drawn(1, 9, rooms), drawn(1, 9, rooms), drawn(2, 9, rooms)
     assert first == again
     assert first != other
-    assert [room for room, _ in first] == [*ROOMS, *ROOMS]
+    turns = [room for room, _ in first]
+    assert {*turns[:3]} == {*rooms}
+    assert turns == turns[:3] * 3
     places = [(one.path, one.start, one.before) for _, one in first]
     assert len(set(places)) == len(places)
 
 
+def test_a_room_without_a_mutant_left_gives_its_turns_to_others() -> None:
+    path = "kwiken/base/errors.py"
+    count = len({(one.start, one.before) for one in mutants_of(path)})
+    few = ROOMS["base"]._replace(files=(path,))
+    names = [room for room, _ in drawn(1, 2 * count + 6, {"few": few, "many": ROOMS["hedge"]})]
+    assert 0 < names.count("few") <= count
+    assert len(names) == 2 * count + 6
+
+
+def test_tests_that_import_a_changed_module_run_too() -> None:
+    names = ordered("allocator/placement", ROOT, "kwiken/allocator/placement/node_ledger.py")
+    assert {*names} > {"tests/allocator/placement/test_order.py", "tests/allocator/distance/test_nearby.py"}
+    assert "tests/tail/curves/test_curve.py" not in names
+
+
 def test_each_equivalent_is_a_mutant_of_today_with_a_reason() -> None:
-    found = {
-        (one.path, one.inside, one.before, one.after) for room in ROOMS.values() for one in mutants_of(room)
-    }
-    assert not {*equivalents()} - found
-    assert all(len(reason.split()) > 3 for reason in equivalents().values())
+    said = equivalents()
+    paths = sorted({path for path, *_ in said})
+    found = {(one.path, one.inside, one.before, one.after) for one in mutants_in(paths)}
+    assert not {*said} - found
+    assert {room_of(path) for path in paths} <= {*ROOMS}
+    assert all(len(reason.split()) > 3 for reason in said.values())

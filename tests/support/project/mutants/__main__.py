@@ -1,7 +1,8 @@
-"""Command that draws mutants and counts those that the tests let live: `make mutants SEED=1`.
+"""Command that draws mutants and counts those that the tests let live: `make mutants SEED=1 ROOM=allocator/packing`.
 
-Each mutant changes a copy of the tree, never the checkout, and meets the fast tests of its room. A mutant whose
-tests take LIMIT times the processor time of the original counts as caught: its loop does not end.
+Each mutant changes a copy of the tree, never the checkout, and meets the fast tests of its room and those that
+import what is changed. A mutant whose tests take LIMIT times the processor time of the original counts as caught:
+its loop does not end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.project.mutants.draw import ROOMS, ROOT, drawn, reason
+from tests.support.project.mutants.draw import ROOMS, ROOT, chosen_rooms, drawn, reason
 from tests.support.project.mutants.kinds import Mutant
 
 LIMIT: Final = 4  # processor time of a mutant's tests, in times that of the original
@@ -31,15 +32,22 @@ FAILED: Final = (1, 2)  # exit codes of pytest: a test failed, a file of tests c
 
 
 def ordered(room: str, copy: Path, path: str) -> list[str]:
-    """Files of a room's tests, those first that name most of what a changed file defines."""
+    """Files of tests of a room and of the importers of a file, those first that name most of what it defines."""
     words = {node.name for node in ast.walk(ast.parse((copy / path).read_text())) if isinstance(node, NAMED)}
     words |= {Path(path).stem}
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted((copy / "tests").rglob("test_*.py"))}
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    of_room = tuple(f"{copy / folder}/" for folder in ROOMS[room].tests)
+    concerned = [
+        file
+        for file, text in texts.items()
+        if str(file).startswith(of_room) or re.search(rf"\b{re.escape(module)}\b(?!\.)", text)
+    ]
 
     def named(file: Path) -> int:
-        return len(words & set(re.findall(r"\w+", file.read_text(encoding="utf-8"))))
+        return len(words & set(re.findall(r"\w+", texts[file])))
 
-    files = [file for folder in ROOMS[room].tests for file in sorted((copy / folder).rglob("test_*.py"))]
-    return [file.relative_to(copy).as_posix() for file in sorted(files, key=lambda file: -named(file))]
+    return [file.relative_to(copy).as_posix() for file in sorted(concerned, key=lambda file: -named(file))]
 
 
 def tests_of(tests: Sequence[str], copy: Path, limit_s: int | None) -> tuple[int, float, str]:
@@ -76,14 +84,11 @@ def tests_of(tests: Sequence[str], copy: Path, limit_s: int | None) -> tuple[int
     return done.returncode, used_s, done.stdout + done.stderr
 
 
-def verdict(room: str, mutant: Mutant, copy: Path, limit_s: int) -> str:
-    """What became of a mutant: "caught" with the test that failed, "survived", or "equivalent" with the reason."""
-    if (why := reason(mutant)) is not None:
-        return f"equivalent: {why}"
+def verdict(mutant: Mutant, tests: Sequence[str], copy: Path, limit_s: int) -> str:
+    """What became of a mutant: "caught" with the test that failed, or "survived"."""
     file = copy / mutant.path
     source = file.read_bytes()
     try:
-        tests = ordered(room, copy, mutant.path)
         write(file, mutant.applied(source))
         code, _, output = tests_of(tests, copy, limit_s)
     finally:
@@ -125,17 +130,22 @@ def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> N
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--count", type=int, default=25)
+    options.add_argument("--room", default="", help="a room of `kwiken/`, or a wing; all by default")
     options.add_argument("--only", type=int, nargs="*", help="numbers of the mutants to try; all by default")
     limit = "processor seconds of a mutant's tests, which are then not run without a mutant first"
     options.add_argument("--limit-s", type=int, default=0, help=limit)
     options.add_argument("--list", action="store_true", help="only show the mutants")
     chosen = options.parse_args()
     counts = {"caught": 0, "survived": 0, "equivalent": 0}
-    limits: dict[str, int] = {}
+    limits: dict[frozenset[str], int] = {}
+    try:
+        rooms = chosen_rooms(chosen.room)
+    except ValueError as error:
+        options.error(str(error))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Path(folder)
         copied(copy)
-        for number, (room, mutant) in enumerate(drawn(chosen.seed, chosen.count), 1):
+        for number, (room, mutant) in enumerate(drawn(chosen.seed, chosen.count, rooms), 1):
             if chosen.only and number not in chosen.only:
                 continue
             change = " -> ".join(" ".join(text.split())[:SHOWN] for text in (mutant.before, mutant.after))
@@ -143,15 +153,21 @@ def main(say: Callable[[str], None] = lambda text: print(text, flush=True)) -> N
             if chosen.list:
                 say(told)
                 continue
+            if (why := reason(mutant)) is not None:
+                counts["equivalent"] += 1
+                say(f"{told}\n    equivalent: {why}")
+                continue
+            tests = ordered(room, copy, mutant.path)
+            concerned = frozenset(tests)
             if chosen.limit_s:
-                limits[room] = chosen.limit_s
-            if room not in limits:
-                code, used_s, output = tests_of(ROOMS[room].tests, copy, None)
+                limits[concerned] = chosen.limit_s
+            if concerned not in limits:
+                code, used_s, output = tests_of(tests, copy, None)
                 if code != 0:
                     raise SystemExit(f"the tests of {room} fail without a mutant:\n{output}")
-                limits[room] = int(LIMIT * used_s) + 1
+                limits[concerned] = int(LIMIT * used_s) + 1
             began_s = time.monotonic()
-            end = verdict(room, mutant, copy, limits[room])
+            end = verdict(mutant, tests, copy, limits[concerned])
             counts[end.partition(":")[0]] += 1
             say(f"{told}\n    {end} ({time.monotonic() - began_s:.0f} s)")
     if not chosen.list:

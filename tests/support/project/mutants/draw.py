@@ -1,13 +1,15 @@
 """Rooms whose mutants are drawn, and the draw.
 
-The rooms take turns, so a set of 25 has five of each. A kind is drawn first, then one of its places: rare kinds,
-such as the order of a sort, come as often as constants.
+A room is a folder of `kwiken/`, or a folder in one. The rooms take turns, in an order that the seed draws. A kind
+is drawn first, then one of its places: rare kinds, such as the order of a sort, come as often as constants.
 """
 
 from __future__ import annotations
 
 import random
 import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,57 +17,107 @@ from tests.support.project.mutants.kinds import Mutant, mutants
 
 ROOT: Final = Path(__file__).resolve().parents[4]
 EQUIVALENTS: Final = Path(__file__).with_name("equivalents.toml")
+CODE: Final = ("kwiken", "papers/worlds/fleet")
+# Tests of a room that stand in no folder of the room's name: of what calls it, or of its verbs.
+MORE_TESTS: Final = {
+    "allocator/contention": ("tests/cli/allocate",),
+    "allocator/distance": ("tests/cli/traffic",),
+    "allocator/packing": ("tests/cli/packing",),
+    "allocator/placement": ("tests/allocator/schedulers",),
+    "allocator/provisioning": ("tests/cli/allocate",),
+    "allocator/schedulers": ("tests/allocator/placement",),
+    "allocator/waiting": ("tests/cli/queue",),
+    "allocator/workloads": ("tests/allocator/neighbours",),
+    "batch/jobs": ("tests/cli/batch",),
+    "batch/racks": ("tests/cli/batch",),
+    "storage/consolidation": ("tests/cli/storage",),
+    "storage/model": ("tests/cli/storage",),
+    "traffic": ("tests/cli/traffic",),
+}
 
 
 class Room(NamedTuple):
     """Code of a room and the tests that are concerned.
 
     Attributes:
-        code: folders whose files are changed, from the root of the tree.
-        tests: folders of tests, in the order in which they run.
+        files: files that are changed, from the root of the tree.
+        tests: folders of tests, beside the files of tests that import what is changed.
     """
 
-    code: tuple[str, ...]
+    files: tuple[str, ...]
     tests: tuple[str, ...]
 
 
-ROOMS: Final = {
-    "placement": Room(
-        ("kwiken/allocator/placement", "kwiken/allocator/schedulers"),
-        ("tests/allocator/placement", "tests/allocator/schedulers"),
-    ),
-    "workloads": Room(
-        ("kwiken/allocator/workloads",), ("tests/allocator/workloads", "tests/allocator/neighbours")
-    ),
-    "adaptation": Room(("kwiken/allocator/adaptation",), ("tests/allocator/adaptation",)),
-    "capacity": Room(("kwiken/allocator/capacity",), ("tests/allocator/capacity",)),
-    "fleet": Room(("papers/worlds/fleet",), ("tests/papers/fleet",)),
-}
+def room_of(path: str) -> str:
+    """Name of a file's room: `allocator/packing`, or the wing alone for a file outside of its folders."""
+    folders = path.removeprefix("kwiken/").split("/")[:-1]
+    return "/".join(folders if path.startswith("papers/") else folders[:2]) or "kwiken"
 
 
-def mutants_of(room: Room, root: Path = ROOT) -> list[Mutant]:
-    """All mutants of a room, by file and place."""
-    return [
-        mutant
-        for folder in room.code
-        for path in sorted((root / folder).rglob("*.py"))
-        for mutant in mutants(path.relative_to(root).as_posix(), path.read_bytes())
-    ]
+def _rooms() -> dict[str, Room]:
+    files: dict[str, list[str]] = {}
+    for folder in CODE:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            path = file.relative_to(ROOT).as_posix()
+            files.setdefault(room_of(path), []).append(path)
+    found = {}
+    for name, paths in files.items():
+        nearest = next(
+            (f"tests/{one}" for one in (name, name.split("/")[0]) if (ROOT / "tests" / one).is_dir()),
+            "tests/project",
+        )
+        found[name] = Room(tuple(paths), (nearest, *MORE_TESTS.get(name, ())))
+    return found
 
 
-def drawn(seed: int, count: int) -> list[tuple[str, Mutant]]:
+ROOMS: Final = _rooms()
+
+
+def chosen_rooms(word: str) -> dict[str, Room]:
+    """Rooms by name, by the last part of the name, or by their wing; all for an empty word.
+
+    Raises:
+        ValueError: no room has the name.
+    """
+    found = {
+        name: room
+        for name, room in ROOMS.items()
+        if not word or name == word or name.startswith(f"{word}/") or name.endswith(f"/{word}")
+    }
+    if not found:
+        raise ValueError(f"no room {word!r}; there are {', '.join(sorted(ROOMS))}")
+    return found
+
+
+@cache
+def mutants_of(path: str) -> tuple[Mutant, ...]:
+    """All mutants of a file, by place."""
+    return tuple(mutants(path, (ROOT / path).read_bytes()))
+
+
+def mutants_in(paths: Iterable[str]) -> list[Mutant]:
+    """All mutants of some files, by file and place."""
+    return [mutant for path in paths for mutant in mutants_of(path)]
+
+
+def drawn(seed: int, count: int, rooms: Mapping[str, Room] = ROOMS) -> list[tuple[str, Mutant]]:
     """Mutants drawn at random, with the names of their rooms; no two change the same place."""
     rng = random.Random(seed)
-    left = {name: mutants_of(room) for name, room in ROOMS.items()}
-    result = []
-    for turn in range(count):
-        name = [*ROOMS][turn % len(ROOMS)]
-        kind = rng.choice(sorted({mutant.kind for mutant in left[name]}))
-        places = sorted({(one.path, one.start, one.before) for one in left[name] if one.kind == kind})
+    turns = rng.sample(sorted(rooms), len(rooms))
+    left: dict[str, list[Mutant]] = {}
+    result: list[tuple[str, Mutant]] = []
+    while len(result) < count and turns:
+        name = turns.pop(0)
+        here = left.setdefault(name, mutants_in(rooms[name].files))
+        if not here:
+            continue
+        turns.append(name)
+        kind = rng.choice(sorted({mutant.kind for mutant in here}))
+        places = sorted({(one.path, one.start, one.before) for one in here if one.kind == kind})
         place = rng.choice(places)
-        here = [one for one in left[name] if (one.path, one.start, one.before) == place]
-        result.append((name, rng.choice([one for one in here if one.kind == kind])))
-        left[name] = [one for one in left[name] if one not in here]
+        same = [one for one in here if (one.path, one.start, one.before) == place]
+        result.append((name, rng.choice([one for one in same if one.kind == kind])))
+        left[name] = [one for one in here if one not in same]
     return result
 
 
