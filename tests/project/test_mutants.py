@@ -101,7 +101,7 @@ def test_every_file_of_the_code_is_in_one_room_with_tests() -> None:
 @pytest.mark.parametrize("room", ["allocator/packing", "runtime/decisions", "otel/fit", "tail/planning"])
 def test_mutants_of_a_room_can_be_read_as_python(room: str) -> None:
     found = mutants_in(ROOMS[room].files)
-    assert len(found) > 1000
+    assert len(found) > 500
     for one in found[:: len(found) // 50]:
         ast.parse(one.applied((ROOT / one.path).read_bytes()))
 

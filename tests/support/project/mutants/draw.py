@@ -17,7 +17,7 @@ from tests.support.project.mutants.kinds import Mutant, mutants
 
 ROOT: Final = Path(__file__).resolve().parents[4]
 EQUIVALENTS: Final = Path(__file__).with_name("equivalents.toml")
-CODE: Final = ("kwiken", "papers/worlds/fleet")
+CODE: Final = ("kwiken", "papers/paragon", "papers/worlds/fleet")
 # Tests of a room that stand in no folder of the room's name: of what calls it, or of its verbs.
 MORE_TESTS: Final = {
     "allocator/contention": ("tests/cli/allocate",),
