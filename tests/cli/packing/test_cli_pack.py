@@ -164,8 +164,11 @@ def test_rules_of_the_scheduler_are_kept(tmp_path: Path) -> None:
 def test_no_pod_moves_to_a_node_whose_taint_it_does_not_tolerate(tmp_path: Path, tainted: bool) -> None:
     """The only node that could be freed is the open one: the other holds a pod that must stay on it."""
     taint = {"key": "gpu", "effect": "NoSchedule"}
-    nodes = [node_item("open"), node_item("gpu", **({"taints": [taint]} if tainted else {}))]
-    stays = {"nodeSelector": {"kubernetes.io/hostname": "gpu"}, "tolerations": [{"operator": "Exists"}]}
+    nodes = [node_item("open"), node_item("gpu", taints=[taint] if tainted else [])]
+    stays: dict[str, Any] = {
+        "nodeSelector": {"kubernetes.io/hostname": "gpu"},
+        "tolerations": [{"operator": "Exists"}],
+    }
     pods = [pod_item("plain", "open", owner="plain"), pod_item("trained", "gpu", owner="trained", **stays)]
     (tmp_path / "cluster.json").write_text(listed(*nodes, *pods))
     (tmp_path / "usage.csv").write_text(usage_rows({"shop/plain": 0.2, "shop/trained": 0.2}))
