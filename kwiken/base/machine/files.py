@@ -138,12 +138,12 @@ def replace_own(path: Path, data: bytes, mode: int = PRIVATE) -> None:
 
 
 def _read(number: int, path: str | os.PathLike[str], most: int) -> bytes:
-    if not stat.S_ISREG(os.fstat(number).st_mode):
+    if not stat.S_ISREG((known := os.fstat(number)).st_mode):
         raise InputError("is not a regular file", where=str(path))
-    # The size that the system reports may be wrong: 0, or too low for a growing file.
+    # The size that the system reports may be too low: 0, or that of a growing file.
     with open(number, "rb", closefd=False) as file:
-        data = file.read(most + 1)
-    if len(data) > most:
+        data = file.read(most + 1) if known.st_size <= most else b""
+    if max(len(data), known.st_size) > most:
         bound = f"{most / MIB:g} MiB" if most >= MIB else f"{most} bytes"
         raise InputError(f"is larger than {bound}, the most that is read", where=str(path))
     return data
