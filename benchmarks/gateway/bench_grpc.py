@@ -28,7 +28,6 @@ import statistics
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -37,7 +36,7 @@ from grpc import aio
 
 from benchmarks.gateway.chain import STAGES, Item
 from benchmarks.gateway.chain_grpc import ASK, TIMEOUT_S, TRACEPARENT
-from benchmarks.harness import Row, paired
+from benchmarks.harness import Row, paired, processor_s
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.wire.grpc.messages import payload_message
@@ -161,7 +160,7 @@ async def load(chain: Chain, seconds: float) -> Figures:
     async with aio.insecure_channel(f"127.0.0.1:{chain.port}") as channel:
         ask = channel.unary_unary(chain.method)
         await ask(chain.request, timeout=TIMEOUT_S, metadata=METADATA)
-        before, start = [_busy_s(pid) for pid in chain.pids], time.perf_counter()
+        before, start = [processor_s(pid) for pid in chain.pids], time.perf_counter()
 
         async def caller() -> None:
             sent = start
@@ -172,13 +171,7 @@ async def load(chain: Chain, seconds: float) -> Figures:
 
         await asyncio.gather(*(caller() for _ in range(CALLERS)))
         took = time.perf_counter() - start
-        busy = [_busy_s(pid) - then for pid, then in zip(chain.pids, before, strict=True)]
+        busy = [processor_s(pid) - then for pid, then in zip(chain.pids, before, strict=True)]
     us = 1e6 / len(latencies)
     p99_s = sorted(latencies)[int(0.99 * len(latencies))]
     return Figures(took * us, sum(busy) * us, busy[0] * us, p99_s * 1e3)
-
-
-def _busy_s(pid: int) -> float:
-    """Processor time of a process so far, seconds."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9

@@ -1,4 +1,4 @@
-"""Faults of replicas at real sockets, over HTTP and gRPC alike; nothing is left behind after any of them."""
+"""Faults of replicas at real sockets, over frames; nothing is left behind after any of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, UnavailableError, UnfitError
 from kwiken.runtime.engine.executor import Executor
@@ -26,6 +27,7 @@ from tests.support.peers.protocols import (
     call_of,
     nothing_leaked,
 )
+from tests.support.runtime.replicas import endow, plan_of
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import Ask, plan_for, service
 
@@ -244,18 +246,46 @@ async def test_plans_and_replicas_are_replaced_under_traffic(protocol: Protocol)
         assert turn > 10
 
 
-async def test_one_dag_may_use_both_protocols() -> None:
-    from tests.support.peers.protocols import GRPC
+many = Service("many")
 
+
+@many.stage(idempotent=True, timeout_ms=6000)
+async def often(ask: Ask) -> str:
+    await asyncio.sleep(ask.sleep_ms / 1e3)
+    return ask.text
+
+
+async def test_a_frozen_replica_with_a_hundred_calls_loses_none_that_another_can_serve() -> None:
+    """All its calls are on one connection, which stays open and says nothing more."""
     async with nothing_leaked(), contextlib.AsyncExitStack() as stack:
-        replicas: dict[str, list[Replica]] = {}
-        for name, protocols in (("first", [GRPC]), ("middle", [HTTP, GRPC]), ("last", [HTTP])):
-            replicas[name] = []
-            for protocol in protocols:
-                _, replica = await stack.enter_async_context(protocol.serving(service, name))
-                replicas[name].append(msgspec.structs.replace(replica, id=f"{name}-{protocol}"))
-        transport = await stack.enter_async_context(FrameTransport(service, raw=True))
-        executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(3))
-        await answers_of(executor, 40)
-        middle = executor.status()["stages"]["middle"]["replicas"]
-        assert all(replica["latency_ms"] for replica in middle), "both were called"
+        servers = [
+            await stack.enter_async_context(HTTP.serving(many, "often", max_inflight=512)) for _ in range(2)
+        ]
+        relay = Relay(servers[0][1])
+        frozen = await stack.enter_async_context(relay.running())
+        transport = await stack.enter_async_context(FrameTransport(many, raw=True))
+        executor = Executor(
+            many,
+            transport,
+            replicas={"often": [frozen, msgspec.structs.replace(servers[1][1], id="good")]},
+            clock=SystemClock(),
+            rng=random.Random(3),
+            control_share=0.0,
+        )
+        executor.apply(plan_of(many, {"often": Reissue(after_ms=1500.0, fraction=0.5)}))
+        endow(executor)
+        for _ in range(20):
+            await executor.run(Ask("warm"))
+        requests = [
+            asyncio.create_task(executor.run(Ask(f"n{n}", sleep_ms=1000), deadline_ms=30_000))
+            for n in range(220)
+        ]
+        await until(lambda: servers[0][0].calls.inflight >= 100)
+        relay.hold()
+        answers = await asyncio.gather(*requests, return_exceptions=True)
+        relay.flow()
+    lost = [answer for answer in answers if isinstance(answer, BaseException)]
+    assert not lost, lost[:3]
+    assert {answer.value for answer in answers if not isinstance(answer, BaseException)} == {
+        f"n{n}" for n in range(220)
+    }
