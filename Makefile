@@ -68,10 +68,12 @@ bench: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group ray || echo "Ray cannot be installed here" >&2
 	@$(BIN)/python -m benchmarks --out bench-out
 
-# Tables and figures of every published system beside the source's values: PAPER=quasar for one of them.
+# Tables and figures of every published system beside the source's values, as JSON, and one table of verdicts: PAPER=quasar for one of them.
 PAPER ?= $$($(BIN)/python -m papers --list --json | $(BIN)/python -c 'import json, sys; print(*json.load(sys.stdin))')
 papers: $(READY)
-	@for name in $(PAPER); do $(BIN)/python -m papers $$name || exit 1; done
+	@mkdir -p papers/results
+	@for name in $(PAPER); do $(BIN)/python -m papers $$name --json > papers/results/$$name.json || exit 1; done
+	@$(BIN)/python -m papers --summary | tee papers/results/summary.md
 
 # The site: open build/site/index.html. A warning, such as a link that leads nowhere, ends the build.
 docs: $(READY)

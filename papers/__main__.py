@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +17,26 @@ from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_st
 from papers.command import PaperCommand
 
 if TYPE_CHECKING:
-    from papers.rows import ReproducedRow, UnreproducedRow
+    from papers.rows import MissingRow, Row
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
+VERDICT = 8  # width of the column of verdicts, characters
+FAULTS = ("missed", "failed")  # verdicts that are to be seen at a glance
+RESULTS = Path(__file__).parent / "results"
 
 
 @click.command("papers", cls=PaperCommand)
 @click.argument("name", metavar="NAME", required=False)
 @click.option("--list", "list_names", is_flag=True, help="Name what can be reproduced, and end.")
+@click.option(
+    "--figure", metavar="FIGURE", help="Compute one figure or table alone, such as 5.5a or 'Table 3.1'."
+)
+@click.option(
+    "--summary",
+    is_flag=True,
+    help="Print one table of all sources from papers/results/NAME.json, in Markdown, and end.",
+)
 @click.option("--seeds", type=click.IntRange(1, MAX_SEEDS), default=8, show_default=True, help="Populations.")
 @engine_options()
 @click.option(
@@ -39,6 +51,8 @@ def command(
     *,
     name: str | None,
     list_names: bool,
+    figure: str | None,
+    summary: bool,
     seeds: int,
     engine: str,
     jobs: int | None,
@@ -49,27 +63,41 @@ def command(
     refuse_shared_stdout(out=output == "-", json=as_json)
     if list_names and output is not None:
         raise click.UsageError("--list computes nothing, so there is no page for -o")
-    from papers.rows import run
+    from papers.rows import jobs_of, run
     from papers.sources import NAMES, reproduction
 
     if list_names:
         print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items())
         return
+    if summary:
+        from papers.summary import read_results, summary_page
+
+        say(*summary_page(read_results(RESULTS)))
+        return
     if name is None:
         raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
     chosen = reproduction(name, seeds=seeds)
-    with progress("reproducing", total=sum(len(part.jobs) for part in chosen.parts)) as bar:
+    if figure is not None:
+        chosen = chosen.only(figure)
+    with progress("reproducing", total=len(jobs_of(chosen))) as bar:
         found = run(chosen, lambda jobs_: spread(jobs_, engine, jobs, bar.advance))
     if as_json:
         print_json([*found.rows, *found.missing])
     elif output != "-":
-        say(*_text(chosen.title, found.rows), *_missing(found.missing))
+        from papers.summary import summary_lines
+
+        say(
+            *_text(chosen.title, found.rows),
+            *_missing(found.missing),
+            "",
+            summary_lines(found.rows, found.missing),
+        )
     if output is not None:
         write_text(output, _page(chosen.title, found))
         note_written(output)
 
 
-def _text(title: str, rows: Sequence[ReproducedRow]) -> Iterator[str]:
+def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
     """Lines with each row beside the source's value, figure by figure; each figure's notes follow once."""
     yield title
     for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
@@ -80,18 +108,20 @@ def _text(title: str, rows: Sequence[ReproducedRow]) -> Iterator[str]:
             for cells in zip(*((row.metric, f"{row.ours:g}") for row in lines), strict=True)
         )
         yield ""
-        yield f"{figure:{metric + 2}}  {'ours':>{ours}}  source"
+        yield f"{figure:{metric + 2}}  {'ours':>{ours}}  {'verdict':{VERDICT}}  source"
         for row in lines:
             mark = f" [{notes.index(row.note) + 1}]" if row.note else ""
             spread = f" ({_range(row)})" if row.low is not None else ""
-            yield f"  {row.metric:{metric}}  {row.ours:>{ours}g}{spread}  {row.source or '-'}{mark}"
+            verdict = row.verdict.upper() if row.verdict in FAULTS else row.verdict or row.kind
+            head = f"  {row.metric:{metric}}  {row.ours:>{ours}g}  {verdict:{VERDICT}}"
+            yield f"{head}  {row.source or '-'}{spread}{mark}"
         for number, words in enumerate(notes, start=1):
             yield from textwrap.wrap(
                 words, MAX_LINE_WIDTH, initial_indent=f"  [{number}] ", subsequent_indent="      "
             )
 
 
-def _missing(rows: Sequence[UnreproducedRow]) -> Iterator[str]:
+def _missing(rows: Sequence[MissingRow]) -> Iterator[str]:
     """Lines with what the source reports and nothing here computes, and why."""
     if rows:
         yield ""
@@ -106,24 +136,25 @@ def _missing(rows: Sequence[UnreproducedRow]) -> Iterator[str]:
         )
 
 
-def _range(row: ReproducedRow) -> str:
+def _range(row: Row) -> str:
     """Lowest and highest of the values that a row is the median of; empty where it is no median."""
     return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
 
 
 def _page(title: str, found: Any) -> str:
-    from kwiken.apps.report.model.page import Page, Row, Section, Table, render
+    from kwiken.apps.report.model.page import Page, Row as PageRow, Section, Table, render
     from papers.plots import draw_plot
 
     body = tuple(
-        (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.note) for r in found.rows
+        (r.figure, r.metric, r.source or "\N{EN DASH}", f"{r.ours:g}", _range(r), r.verdict or r.kind, r.note)
+        for r in found.rows
     )
-    table = Table(head=("figure", "metric", "source", "ours", "from to", "note"), body=body)
+    table = Table(head=("figure", "metric", "source", "ours", "from to", "verdict", "note"), body=body)
     missing = Table(
         head=("figure", "metric", "source", "reason"),
         body=tuple((r.figure, r.metric, r.source, r.reason) for r in found.missing),
     )
-    plots = Row(tuple(draw_plot(plot) for plot in found.plots))
+    plots = PageRow(tuple(draw_plot(plot) for plot in found.plots))
     return render(
         Page(
             title=title,
@@ -131,9 +162,9 @@ def _page(title: str, found: Any) -> str:
             summary=("What the source reports, and what comes out here.",),
             sections=(
                 Section(id="plots", title="Figures", rows=(plots,)),
-                Section(id="rows", title="Every row", rows=(Row((table,)),)),
+                Section(id="rows", title="Every row", rows=(PageRow((table,)),)),
                 *(
-                    (Section(id="missing", title="Not reproduced", rows=(Row((missing,)),)),)
+                    (Section(id="missing", title="Not reproduced", rows=(PageRow((missing,)),)),)
                     if found.missing
                     else ()
                 ),

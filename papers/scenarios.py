@@ -6,9 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from papers.rows import ReproducedRow, order_row
+from papers.rows import Row, median_row, order_row
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import simulate
 from papers.worlds.fleet.simulator.outcome import FleetOutcome
@@ -66,21 +64,19 @@ class SourcedFigure:
     source: Mapping[str, str]
 
 
-def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[ReproducedRow]:
+def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[Row]:
     """A row for each manager: median over the seeds."""
     quantity, _, unit = told.metric.rpartition(", ")
     rows = []
     for manager in results[0]:
         values = [each[manager][told.metric] for each in results]
         rows.append(
-            ReproducedRow(
-                figure=told.figure,
-                metric=f"{scenario}: {quantity}, {manager}, {unit}",
-                source=told.source.get(manager, ""),
-                ours=round(float(np.median(values)), 1),
-                note=LEVELS,
-                low=round(min(values), 1),
-                high=round(max(values), 1),
+            median_row(
+                told.figure,
+                f"{scenario}: {quantity}, {manager}, {unit}",
+                values,
+                told.source.get(manager, ""),
+                LEVELS,
             )
         )
     return rows
@@ -88,7 +84,7 @@ def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> li
 
 def orderings(
     scenario: str, told: SourcedFigure, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
-) -> list[ReproducedRow]:
+) -> list[Row]:
     """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:
@@ -101,14 +97,6 @@ def orderings(
         label = f"{scenario}: {name}, {better} before {other}"
         rows += [
             order_row(told.figure, label, [lead > 0 for lead in leads], note=ORDERS),
-            ReproducedRow(
-                figure=told.figure,
-                metric=f"{label}, points",
-                source="",
-                ours=round(float(np.median(leads)), 1),
-                note=LEADS,
-                low=round(min(leads), 1),
-                high=round(max(leads), 1),
-            ),
+            median_row(told.figure, f"{label}, points", leads, "", LEADS),
         ]
     return rows

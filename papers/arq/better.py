@@ -15,7 +15,7 @@ from papers.arq.runs import (
     level,
     lined_figures,
 )
-from papers.rows import Findings, Part, ReproducedRow, median_row, over_seeds
+from papers.rows import Findings, Part, Row, median_row, over_seeds
 from papers.worlds.waiting.head_of_line import borrowing_waits
 from papers.worlds.waiting.rules import ABLATIONS
 
@@ -42,6 +42,7 @@ def variants(seeds: int) -> tuple[Part, ...]:
             seeds,
             partial(_varied, scenario),
             ((scenario, VARIANTS, None),),
+            figures=("Better (a)",),
         )
         for scenario in ("phases", "oversubscribed")
     )
@@ -79,13 +80,14 @@ def ablations(seeds: int) -> tuple[Part, ...]:
             seeds,
             partial(_ablated, scenario),
             tuple((scenario, (ARQ, PARAGON), name) for name in ABLATIONS),
+            figures=("Better (b)",),
         )
         for scenario in ("phases", "oversubscribed")
     )
 
 
 def _ablated(scenario: str, results: list[list[Any]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for name, runs in zip(ABLATIONS, results, strict=True):
         rows += lead("Better (b)", f"{scenario}, {name}: QoS kept", runs, ARQ, PARAGON)
         rows += lead(
@@ -96,7 +98,7 @@ def _ablated(scenario: str, results: list[list[Any]]) -> Findings:
 
 def head(seeds: int) -> Part:
     """The head of a strict line that blocks borrowing, before and after."""
-    return over_seeds("head of line", borrowing_waits, seeds, _headed)
+    return over_seeds("head of line", borrowing_waits, seeds, _headed, figures=("Better (c)",))
 
 
 def _headed(results: list[list[Mapping[str, float]]]) -> Findings:

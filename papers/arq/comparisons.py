@@ -27,7 +27,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     median_row,
     order_row,
     over_seeds,
@@ -58,15 +58,29 @@ MIN_WAITS: Final = 30  # of a pool whose predictions are judged
 SHARES: Final = ("work", "measuring", "added wait", "whole wait")
 
 
+def _figures(scenario: str) -> tuple[str, ...]:
+    if scenario == "low":
+        return (SOURCES[scenario][0],)
+    use = ("Figure 6.5a",) if scenario == "oversubscribed" else ()
+    return (SOURCES[scenario][0], "Figure 6.4", "Section 6.5.1", *use)
+
+
 def comparison(scenario: str, seeds: int) -> Part:
     """All managers on one scenario."""
-    return over_seeds(scenario, lined_figures, seeds, partial(_compared, scenario), ((scenario, ALL, None),))
+    return over_seeds(
+        scenario,
+        lined_figures,
+        seeds,
+        partial(_compared, scenario),
+        ((scenario, ALL, None),),
+        figures=_figures(scenario),
+    )
 
 
 def _compared(scenario: str, results: list[list[Any]]) -> Findings:
     (runs,) = results
     figure, sources = SOURCES[scenario]
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for name in ALL:
         source = sources.get(name, "" if name in {PARAGON, ARQ} else "drawn only")
         rows.append(level(figure, f"{scenario}: QoS kept, {name}, %", runs, name, KEPT, source))
@@ -90,7 +104,7 @@ def _compared(scenario: str, results: list[list[Any]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _times(scenario: str, runs: Runs) -> list[ReproducedRow]:
+def _times(scenario: str, runs: Runs) -> list[Row]:
     """Figure 6.4: what time goes into, and who did not finish."""
     rows = []
     for share in SHARES:
@@ -127,7 +141,7 @@ def _times(scenario: str, runs: Runs) -> list[ReproducedRow]:
     return rows
 
 
-def _use(scenario: str, runs: Runs) -> list[ReproducedRow]:
+def _use(scenario: str, runs: Runs) -> list[Row]:
     rows = []
     for name in (PARAGON, ARQ):
         if scenario == "oversubscribed":
@@ -160,7 +174,7 @@ def series(seeds: int) -> Part:
     """Figure 6.5a: required and allocated cores over time, of the first seed."""
     del seeds
     jobs = tuple((allocation_series, ("oversubscribed", name, 0)) for name in (PARAGON, ARQ))
-    return Part("cores over time", jobs, _plotted)
+    return Part("cores over time", jobs, _plotted, ("Figure 6.5a",))
 
 
 def _plotted(results: list[Any]) -> Findings:
@@ -175,7 +189,12 @@ def _plotted(results: list[Any]) -> Findings:
 def chances(seeds: int) -> Part:
     """Predicted chances of a slot beside the share of waits that were as short."""
     return over_seeds(
-        "chances", predicted_and_seen, seeds, _judged, (("oversubscribed", ARQ), ("phases", ARQ))
+        "chances",
+        predicted_and_seen,
+        seeds,
+        _judged,
+        (("oversubscribed", ARQ), ("phases", ARQ)),
+        figures=("Section 6.2",),
     )
 
 
@@ -215,6 +234,7 @@ def line_counts(seeds: int) -> Part:
         seeds,
         partial(_by_count, names),
         (("oversubscribed", names, None),),
+        figures=("Figure 6.5b",),
     )
 
 
@@ -238,14 +258,19 @@ def inside_a_line(seeds: int) -> Part:
     """Tables 6.2 and 6.3: shortest first, and priorities."""
     names = ("arq, shortest first", "arq, priorities")
     return over_seeds(
-        "order inside a line", lined_figures, seeds, _ordered, (("oversubscribed", names, None),)
+        "order inside a line",
+        lined_figures,
+        seeds,
+        _ordered,
+        (("oversubscribed", names, None),),
+        figures=("Table 6.2", "Table 6.3"),
     )
 
 
 def _ordered(results: list[list[Any]]) -> Findings:
     (runs,) = results
     first, priorities = "arq, shortest first", "arq, priorities"
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for share in GROUPS:
         percent = round(100 * share)
         name = f"shortest {percent}%"
@@ -283,7 +308,14 @@ def _ordered(results: list[list[Any]]) -> Findings:
 
 def large(seeds: int) -> Part:
     """Figure 6.6: 1,000 servers and 8,500 applications."""
-    return over_seeds("1,000 servers", lined_figures, seeds, _large_rows, (("large", LARGE, None),))
+    return over_seeds(
+        "1,000 servers",
+        lined_figures,
+        seeds,
+        _large_rows,
+        (("large", LARGE, None),),
+        figures=("Figure 6.6", "Figure 6.5a", "Figure 6.2a"),
+    )
 
 
 LARGE: Final = (PARAGON, SHARED, ARQ)
@@ -291,7 +323,7 @@ LARGE: Final = (PARAGON, SHARED, ARQ)
 
 def _large_rows(results: list[list[Any]]) -> Findings:
     (runs,) = results
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     told = {PARAGON: ("61", "79"), SHARED: ("61", "79"), ARQ: ("83", "99")}
     for name in LARGE:
         kept, little = told[name]

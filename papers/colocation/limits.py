@@ -13,7 +13,7 @@ import numpy as np
 from kwiken.allocator.packing.needs.sensitivity import least_share, tolerated_injection
 from kwiken.allocator.packing.tasks.usage import nearest_rank, sampled_percentile
 from kwiken.base.arrays import Floats
-from papers.rows import Findings, Plot, PlotSeries, ReproducedRow, row
+from papers.rows import Findings, Plot, PlotSeries, Row, median_row, row
 
 REQUESTS: Final = 200_000
 LIMITS: Final = np.round(np.arange(0.40, 1.001, 0.05), 2)
@@ -70,7 +70,7 @@ def limited(seed: int) -> dict[str, Any]:
 
 def conclude_limited(results: list[dict[str, Any]]) -> Findings:
     """Rows of Figures 3 to 6 and of Section VI-A."""
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     plots = []
     for figure, name in (("Figure 3", "KeyVal2-like"), ("Figure 4", "Log1-like")):
         first = results[0][name]
@@ -137,17 +137,6 @@ def conclude_limited(results: list[dict[str, Any]]) -> Findings:
         )
     )
     rows.append(
-        row(
-            "Figure 6",
-            "effect of an injector on 10% of the cores",
-            float("nan"),
-            source="smaller",
-            note="not reproduced: needs a host with enough cores to inject from 10% of them; kwiken probe "
-            "stage "
-            "measures one injector",
-        )
-    )
-    rows.append(
         spread_row(
             "Section VI-A",
             "p99 of use at 60 s samples beside 1 s, %",
@@ -159,20 +148,6 @@ def conclude_limited(results: list[dict[str, Any]]) -> Findings:
     return Findings(tuple(rows), tuple(plots))
 
 
-def spread_row(
-    figure: str, metric: str, values: list[float], source: str = "", note: str = ""
-) -> ReproducedRow:
-    """Row with the median of the seeds, and the lowest and highest.
-
-    Args:
-        values: one value for each seed, in the unit that the metric names.
-    """
-    return ReproducedRow(
-        figure=figure,
-        metric=metric,
-        source=source,
-        ours=round(float(np.median(values)), 3),
-        note=note,
-        low=round(float(np.min(values)), 3),
-        high=round(float(np.max(values)), 3),
-    )
+def spread_row(figure: str, metric: str, values: list[float], source: str = "", note: str = "") -> Row:
+    """Row with the median of the seeds, and the lowest and highest."""
+    return median_row(figure, metric, values, source, note)

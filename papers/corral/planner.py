@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from papers.corral.planner_runs import (
     AD_HOC,
@@ -37,7 +38,7 @@ from papers.corral.workloads import (
     FLOW_JOBS,
     FLOW_RACKS,
 )
-from papers.rows import Findings, Part, ReproducedRow, over_seeds
+from papers.rows import Findings, Part, Row, over_seeds
 
 
 def _of(one: Mapping[str, object], name: str) -> Mapping[str, float]:
@@ -49,7 +50,7 @@ def _of(one: Mapping[str, object], name: str) -> Mapping[str, float]:
 
 
 def _batch_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     by_name = dict(zip(WORKLOADS, results, strict=True))
     sources = {
         "Corral": "-10 to -33, least on W2",
@@ -112,7 +113,7 @@ def _batch_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findin
 
 
 def _online_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     by_name = dict(zip(WORKLOADS, results, strict=True))
     for workload, seeds in by_name.items():
         for key, source in (("median", "-30 to -56"), ("mean", "-26 to -36")):
@@ -139,7 +140,7 @@ def _online_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findi
             for one in seeds
         ]
         rows.append(
-            order("Section 4.3.5", f"{workload}: prices and exchanges halve the heuristic's gap", held, "-")
+            order("Section 4.3.5", f"{workload}: prices and exchanges halve the heuristic's gap", held)
         )
     sources = {"small": "better", "medium": "better", "large": "worse"}
     for each, source in sources.items():
@@ -168,7 +169,7 @@ def _dag_rows(results: list[list[FiguresByName]]) -> Findings:
 
 
 def _mixed_rows(results: list[list[dict[str, Mapping[str, Mapping[str, float]]]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for part, key, source in (
         ("recurring", "mean", "-33"),
         ("recurring", "median", "-27"),
@@ -190,7 +191,7 @@ def _mixed_rows(results: list[list[dict[str, Mapping[str, Mapping[str, float]]]]
 
 
 def _load_rows(results: list[list[FiguresByName]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     figure = "Figure 4.17a"
     by_rate = dict(zip(RATES, results, strict=True))
     for rate, seeds in by_rate.items():
@@ -208,7 +209,7 @@ def _load_rows(results: list[list[FiguresByName]]) -> Findings:
 
 
 def _background_rows(results: list[list[dict[str, FiguresByName]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     figure = "Figure 4.17b"
     gains: dict[tuple[float, str], list[float]] = {}
     for gbps, seeds in zip(BACKGROUNDS, results, strict=True):
@@ -289,17 +290,62 @@ def _flow_rows(results: list[list[FiguresByName]]) -> Findings:
     return Findings(tuple(rows))
 
 
+BATCH_FIGURES: Final = (
+    "Figure 4.10",
+    *(f"Figure 4.11{one}" for one in "abc"),
+    "Section 4.3.5",
+    "Section 4.5.3",
+)
+
+
 def planner(seeds: int) -> tuple[Part, ...]:
     """Parts of the planner."""
     return (
-        over_seeds("batch", batch, seeds, _batch_rows, [(name,) for name in WORKLOADS]),
-        over_seeds("online", online, seeds, _online_rows, [(name,) for name in WORKLOADS]),
-        over_seeds("queries", dags, seeds, _dag_rows),
-        over_seeds("ad hoc", mixed, seeds, _mixed_rows, [(number,) for number in AD_HOC]),
-        over_seeds("load", loaded, seeds, _load_rows, [(rate,) for rate in RATES]),
-        over_seeds("background", beside_background, seeds, _background_rows, [(g,) for g in BACKGROUNDS]),
-        over_seeds("no bottleneck", without_bottleneck, seeds, _flat_rows),
-        over_seeds("size errors", wrong_sizes, seeds, _error_rows, [(error,) for error in SIZE_ERRORS]),
-        over_seeds("moved starts", moved_starts, seeds, _moved_rows, [(share,) for share in MOVED]),
-        over_seeds("flows", flow_level, seeds, _flow_rows),
+        over_seeds(
+            "batch", batch, seeds, _batch_rows, [(name,) for name in WORKLOADS], figures=BATCH_FIGURES
+        ),
+        over_seeds(
+            "online",
+            online,
+            seeds,
+            _online_rows,
+            [(name,) for name in WORKLOADS],
+            figures=("Figure 4.12", "Figure 4.13", "Section 4.3.5"),
+        ),
+        over_seeds("queries", dags, seeds, _dag_rows, figures=("Figure 4.14",)),
+        over_seeds(
+            "ad hoc",
+            mixed,
+            seeds,
+            _mixed_rows,
+            [(number,) for number in AD_HOC],
+            figures=("Figure 4.15a", "Figure 4.15b", "Figure 4.16"),
+        ),
+        over_seeds("load", loaded, seeds, _load_rows, [(rate,) for rate in RATES], figures=("Figure 4.17a",)),
+        over_seeds(
+            "background",
+            beside_background,
+            seeds,
+            _background_rows,
+            [(g,) for g in BACKGROUNDS],
+            figures=("Figure 4.17b",),
+        ),
+        over_seeds("no bottleneck", without_bottleneck, seeds, _flat_rows, figures=("Section 4.5.3",)),
+        over_seeds(
+            "size errors",
+            wrong_sizes,
+            seeds,
+            _error_rows,
+            [(error,) for error in SIZE_ERRORS],
+            figures=("Figure 4.18a",),
+        ),
+        over_seeds(
+            "moved starts",
+            moved_starts,
+            seeds,
+            _moved_rows,
+            [(share,) for share in MOVED],
+            figures=("Figure 4.18b",),
+        ),
+        over_seeds("flows", flow_level, seeds, _flow_rows, figures=("Figure 4.19",)),
     )

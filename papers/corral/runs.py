@@ -15,7 +15,7 @@ from kwiken.batch.racks.planning import PlannedRacks, plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
 from kwiken.batch.racks.schedule import Objective
-from papers.rows import ReproducedRow
+from papers.rows import Row, median_row, order_row
 
 OWN: Final = "own plan"  # with prices and exchanges
 SCHEDULERS: Final = ("Yarn-CS", "Corral", "LocalShuffle", "ShuffleWatcher", OWN)
@@ -69,33 +69,14 @@ def simulated(
     return simulate_racks(jobs, racks, rack, scheduler, rates=rates, seed=seed, grain_s=grain_s)
 
 
-def level(
-    figure: str, metric: str, values: Sequence[float], source: str = "", note: str = ""
-) -> ReproducedRow:
+def level(figure: str, metric: str, values: Sequence[float], source: str = "", note: str = "") -> Row:
     """Row of a median over seeds, with the range."""
-    found = np.asarray(values, dtype=np.float64)
-    return ReproducedRow(
-        figure=figure,
-        metric=metric,
-        source=source,
-        ours=round(float(np.median(found)), 4),
-        note=note,
-        low=round(float(found.min()), 4),
-        high=round(float(found.max()), 4),
-    )
+    return median_row(figure, metric, values, source, note)
 
 
-def order(figure: str, metric: str, held: Sequence[bool], source: str = "holds") -> ReproducedRow:
-    """Row of an ordering: the number of seeds in which it holds."""
-    count = sum(map(bool, held))
-    verdict = "holds" if count == len(held) else "fails in some seeds" if count else "fails"
-    return ReproducedRow(
-        figure=figure,
-        metric=f"{metric}: seeds of {len(held)}",
-        source=source,
-        ours=float(count),
-        note=verdict,
-    )
+def order(figure: str, metric: str, held: Sequence[bool], source: str = "") -> Row:
+    """Row of an order."""
+    return order_row(figure, metric, held, source)
 
 
 def below(first: float, second: float) -> bool:

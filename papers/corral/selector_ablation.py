@@ -24,7 +24,7 @@ from papers.corral.requests import (
     drawn_requests,
 )
 from papers.corral.runs import below, change, level, order
-from papers.rows import Findings, Part, ReproducedRow, over_seeds
+from papers.rows import Findings, Part, Row, over_seeds
 
 FIRST_SELECTOR_SEED: Final = 300
 MOST_SEEDS: Final = 4
@@ -59,7 +59,7 @@ def within_sizes(largest: float, seed: int) -> list[Admissions]:
 
 def conclude_sizes(results: list[list[list[Admissions]]]) -> Findings:
     """Rows of each greatest size: slots, rejections, goodput, and the orders that failed."""
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     by_occupancy = [place for place, point in enumerate(POINTS) if point.bandwidth == MIDDLE.bandwidth]
     by_bandwidth = [place for place, point in enumerate(POINTS) if point.occupancy == MIDDLE.occupancy]
     for largest, seeds in zip(LARGEST, results, strict=True):
@@ -122,7 +122,7 @@ def at_load(occupancy: float, seed: int) -> Admissions:
 
 def conclude_loads(results: list[list[Admissions]]) -> Findings:
     """Rows of each load: what is left to gain, slots, goodput, and the order."""
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     figure = "Figure 4.9"
     for occupancy, seeds in zip(LOADS, results, strict=True):
         told = f"ablation, occupancy {100 * occupancy:g}%"
@@ -164,6 +164,7 @@ def selector_ablations(seeds: int) -> tuple[Part, ...]:
             taken,
             conclude_sizes,
             [(largest,) for largest in LARGEST],
+            figures=("Figure 4.4a", "Figure 4.4b", "Figure 4.5a"),
             first_seed=FIRST_SELECTOR_SEED,
         ),
         over_seeds(
@@ -172,6 +173,7 @@ def selector_ablations(seeds: int) -> tuple[Part, ...]:
             taken,
             conclude_loads,
             [(occupancy,) for occupancy in LOADS],
+            figures=("Figure 4.9",),
             first_seed=FIRST_SELECTOR_SEED,
         ),
     )

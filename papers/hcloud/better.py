@@ -11,7 +11,7 @@ from kwiken.allocator.provisioning.load_curve import curve_of
 from kwiken.allocator.provisioning.offers import NodeOffer, PriceList, Terms
 from kwiken.allocator.provisioning.strategies import HINDSIGHT, Market, ProvisioningSettings, market
 from papers.hcloud.runs import RATIO, Figures, cloud_figures, level
-from papers.rows import Findings, Part, ReproducedRow, order_row, over_seeds
+from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.load_shapes import drawn_load
 from papers.worlds.cloud.scenarios import draw_jobs
 from papers.worlds.cloud.settings import CloudSettings, Keeping
@@ -58,7 +58,7 @@ LOADS: Final = tuple((shape, ratio) for shape in SHAPES for ratio in RATIOS)
 
 
 def _load_rows(results: list[list[Figures]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for (shape, ratio), seeds in zip(LOADS, results, strict=True):
         demand = f"M {np.median([one['mean'] for one in seeds]):.0f} cores"
         for name in seeds[0]:
@@ -183,6 +183,13 @@ def _beyond_rows(results: list[list[dict[str, Figures]]]) -> Findings:
 def better(seeds: int) -> tuple[Part, ...]:
     """Comparisons beyond the source."""
     return (
-        over_seeds("out of sample", out_of_sample, seeds, _load_rows, LOADS),
-        over_seeds("beyond", beyond, seeds, _beyond_rows, SCENARIOS),
+        over_seeds("out of sample", out_of_sample, seeds, _load_rows, LOADS, figures=("Better (d)",)),
+        over_seeds(
+            "beyond",
+            beyond,
+            seeds,
+            _beyond_rows,
+            SCENARIOS,
+            figures=("Better (a)", "Better (b)", "Better (c)"),
+        ),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from papers.hcloud.runs import Figures, cloud_figures, level
-from papers.rows import Findings, Part, ReproducedRow, order_row, over_seeds
+from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.mapping import POLICIES
 from papers.worlds.cloud.settings import CloudSettings
 
@@ -73,7 +73,7 @@ def _rows(results: list[list[dict[str, Figures]]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _limits(results: list[list[dict[str, Figures]]]) -> list[ReproducedRow]:
+def _limits(results: list[list[dict[str, Figures]]]) -> list[Row]:
     rows = []
     for hybrid, seeds in zip(HYBRIDS, results, strict=True):
         values = [one["P8"] for one in seeds]
@@ -95,4 +95,8 @@ def _limits(results: list[list[dict[str, Figures]]]) -> list[ReproducedRow]:
 
 def policies(seeds: int) -> tuple[Part, ...]:
     """Policies under both hybrids."""
-    return (over_seeds("policies", mapped, seeds, _rows, CASES),)
+    return (
+        over_seeds(
+            "policies", mapped, seeds, _rows, CASES, figures=(*FIGURE.values(), "Figure 9a", "Figure 9b")
+        ),
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from papers.hcloud.costs import cost_findings
 from papers.hcloud.runs import Figures, cloud_figures, level
-from papers.rows import Findings, Part, ReproducedRow, order_row, over_seeds
+from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.scenarios import CLOUD_SCENARIOS, draw_jobs
 from papers.worlds.cloud.settings import CloudSettings
 
@@ -41,7 +41,7 @@ def drawn(scenario: str, seed: int) -> Figures:
 
 
 def _drawn_rows(scenarios: tuple[str, ...], results: list[list[Figures]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for scenario, seeds in zip(scenarios, results, strict=True):
         cores, ratio, mix, end = TABLE[scenario]
         for metric, name, source in (
@@ -71,22 +71,25 @@ Cases = tuple[tuple[str, bool], ...]
 CASES: Final[Cases] = tuple((scenario, known) for scenario in CLOUD_SCENARIOS for known in (True, False))
 
 
-def _played_rows(results: list[list[dict[str, Figures]]]) -> Findings:
+def _compared_rows(results: list[list[dict[str, Figures]]]) -> Findings:
     by_case = dict(zip(CASES, results, strict=True))
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for scenario in CLOUD_SCENARIOS:
         known, unknown = by_case[scenario, True], by_case[scenario, False]
         rows += _performance(scenario, known, unknown)
         rows += _gains(scenario, known, unknown)
-    rows += _high(by_case["high", True])
-    seeds = range(len(by_case["high", True]))
-    charged = cost_findings(
-        [{scenario: by_case[scenario, True][seed] for scenario in CLOUD_SCENARIOS} for seed in seeds]
-    )
-    return Findings((*rows, *charged.rows), charged.plots)
+    return Findings((*rows, *_orders(by_case["high", True])))
 
 
-def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[ReproducedRow]:
+def _high_rows(results: list[list[dict[str, Figures]]]) -> Findings:
+    return Findings(tuple(_high(results[0])))
+
+
+def _cost_rows(results: list[list[dict[str, Figures]]]) -> Findings:
+    return cost_findings([dict(zip(CLOUD_SCENARIOS, one, strict=True)) for one in zip(*results, strict=True)])
+
+
+def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[Row]:
     rows = []
     for label, seeds in (("with profiles", known), ("without", unknown)):
         for name in NAMES:
@@ -108,7 +111,7 @@ def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[Re
     return rows
 
 
-def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[ReproducedRow]:
+def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[Row]:
     rows = []
     for name, source in (("SR", "2.4"), ("OdF", ""), ("OdM", ""), ("HF", "2.4"), ("HM", "2.77")):
         figure = "Figure 10" if name in {"HF", "HM"} else "Figure 4"
@@ -144,7 +147,8 @@ def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[Reproduc
     return rows
 
 
-def _high(known: list[dict[str, Figures]]) -> list[ReproducedRow]:
+def _orders(known: list[dict[str, Figures]]) -> list[Row]:
+    """Order of the strategies in high variability, and how far the hybrids are behind."""
     rows = []
     chain = ("SR", "HF", "HM", "OdF", "OdM")
     for better, worse in itertools.pairwise(chain):
@@ -160,7 +164,11 @@ def _high(known: list[dict[str, Figures]]) -> list[ReproducedRow]:
         1 - min(one["HF"]["performance"], one["HM"]["performance"]) / one["SR"]["performance"]
         for one in known
     ]
-    rows.append(level("Figure 10", "high: hybrids behind SR, share", within, "within 0.08"))
+    return [*rows, level("Figure 10", "high: hybrids behind SR, share", within, "within 0.08")]
+
+
+def _high(known: list[dict[str, Figures]]) -> list[Row]:
+    rows = []
     for name, source in (("SR", "120"), ("OdF", "132"), ("OdM", "178"), ("HF", "123"), ("HM", "123")):
         rows.append(
             level("Figure 18", f"high: end, min, {name}", [one[name]["end"] for one in known], source)
@@ -198,12 +206,32 @@ def _high(known: list[dict[str, Figures]]) -> list[ReproducedRow]:
     return rows
 
 
+HIGH_FIGURES: Final = ("Figure 18", "Figure 19", "Figure 21", "Section 5.2")
+
+
 def strategies(seeds: int) -> tuple[Part, ...]:
     """Draws of the scenarios, and every strategy on them with and without profiles."""
     scenarios = tuple((name,) for name in CLOUD_SCENARIOS)
     return (
-        over_seeds("draws", drawn, seeds, _drawn_of_all, scenarios),
-        over_seeds("strategies", played, seeds, _played_rows, CASES),
+        over_seeds("draws", drawn, seeds, _drawn_of_all, scenarios, figures=("Table 2",)),
+        over_seeds(
+            "strategies",
+            played,
+            seeds,
+            _compared_rows,
+            CASES,
+            figures=("Figure 4", "Figure 10", "Figure 8.21"),
+        ),
+        # The parts that follow share their runs with the comparison of strategies.
+        over_seeds("high variability", played, seeds, _high_rows, (("high", True),), figures=HIGH_FIGURES),
+        over_seeds(
+            "costs",
+            played,
+            seeds,
+            _cost_rows,
+            tuple((scenario, True) for scenario in CLOUD_SCENARIOS),
+            figures=("Figure 5", "Figure 11", "Figure 12", "Figure 13", "Figure 17"),
+        ),
     )
 
 

@@ -88,4 +88,4 @@ def _rows(results: list[list[dict[str, float]]]) -> Findings:
 
 def variability(seeds: int) -> tuple[Part, ...]:
     """Variability by size."""
-    return (over_seeds("variability", spread_by_size, seeds, _rows),)
+    return (over_seeds("variability", spread_by_size, seeds, _rows, figures=("Figure 1", "Figure 2")),)

@@ -22,7 +22,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     percent,
     row,
     unreproduced,
@@ -122,7 +122,7 @@ def scheduled(seed: int) -> dict[str, float]:
 
 
 def _conclude_scheduled(results: list[dict[str, float]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for name in list(CHOICES)[1:]:
         gains = np.array([result[name] / result["least loaded"] - 1 for result in results])
         for what, value, source in (
@@ -165,13 +165,14 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic populations to average over.
     """
-    parts: list[tuple[str, Any, Any]] = [
-        ("coverage", coverage, _conclude_coverage),
-        ("knees", knees, _conclude_knees),
-        ("scenario 1", scheduled, _conclude_scheduled),
-        ("scores", sensitivities, _conclude_scores),
+    parts: list[tuple[str, Any, Any, tuple[str, ...]]] = [
+        ("coverage", coverage, _conclude_coverage, ("Section 5.3", "Section 5.4")),
+        ("knees", knees, _conclude_knees, ("Section 5.4",)),
+        ("scenario 1", scheduled, _conclude_scheduled, ("Chapter 5, scheduling",)),
+        ("scores", sensitivities, _conclude_scores, ("Chapter 3, scores",)),
     ]
     computed = (
-        Part(name, tuple((job, (seed,)) for seed in range(seeds)), conclude) for name, job, conclude in parts
+        Part(name, tuple((job, (seed,)) for seed in range(seeds)), conclude, figures)
+        for name, job, conclude, figures in parts
     )
     return (*computed, unreproduced(REQUIRED))

@@ -11,7 +11,7 @@ from kwiken.tail.apportion.sum_of_variances import sumvar
 from kwiken.tail.curves.copies import correlated_copies
 from papers.kwiken.policies_compared import compare_policies
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, Plot, PlotSeries, ReproducedRow, gain, percent, row
+from papers.rows import Findings, Part, Plot, PlotSeries, Row, gain, percent, row
 from papers.worlds.populations.services import POPULATIONS, population, population_profile
 
 REQUESTS = 8_000  # requests of a DAG in each period
@@ -93,7 +93,7 @@ def _calls(distribution: str, rng: np.random.Generator) -> Floats:
 
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     """Rows for every policy at every cost."""
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for distribution, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():
@@ -130,11 +130,22 @@ def conclude_two_copies(results: list[list[dict[str, list[float]]]]) -> Findings
 def parts(seed: int) -> tuple[Part, ...]:
     """Correlated copies over population C, and policies of one and two copies."""
     return (
-        Part("correlated copies", tuple((correlated, (seed, i)) for i in range(PARTS)), conclude_correlated),
+        Part(
+            "correlated copies",
+            tuple((correlated, (seed, i)) for i in range(PARTS)),
+            conclude_correlated,
+            ("Section 2.1.2",),
+        ),
         Part(
             "policies",
             tuple((policies, (distribution, seed)) for distribution in DISTRIBUTIONS),
             conclude_policies,
+            ("Section 5.3.1",),
         ),
-        Part("two copies", tuple((two_copies, (place, seed)) for place in DAGS), conclude_two_copies),
+        Part(
+            "two copies",
+            tuple((two_copies, (place, seed)) for place in DAGS),
+            conclude_two_copies,
+            ("Section 5.3.1",),
+        ),
     )

@@ -22,7 +22,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     gain,
     order_row,
     percent,
@@ -200,7 +200,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
     return Findings((*rows, *_relation_rows(results), *_panel_c_rows(results)), _panels(found))
 
 
-def _relation_rows(results: list[dict[str, list[float]]]) -> tuple[ReproducedRow, ...]:
+def _relation_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
     """Rows of the relations between the levers: what one adds to the other, and their orders by DAG."""
 
     def mean(key: str, place: int) -> float:
@@ -249,7 +249,7 @@ def _useful_loss(cuts: list[float]) -> float:
     return next(loss for loss, cut in zip(LOSSES[1:], cuts, strict=True) if cut >= NEARLY_ALL * cuts[-1])
 
 
-def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[ReproducedRow, ...]:
+def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
     given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
     condition = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]
@@ -294,4 +294,9 @@ def _panels(found: dict[str, list[float]]) -> tuple[Plot, ...]:
 
 def part(seed: int, dags: int) -> Part:
     """Figure 5.8 on several large DAGs."""
-    return Part("combined", tuple((combined, (seed + i,)) for i in range(dags)), conclude_combined)
+    return Part(
+        "combined",
+        tuple((combined, (seed + i,)) for i in range(dags)),
+        conclude_combined,
+        ("Figure 5.8b", "Figure 5.8c", "Section 5.7"),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     gain,
     order_row,
     percent,
@@ -192,7 +193,7 @@ def _mean(values: list[float]) -> float:
     return percent(float(np.mean(values)))
 
 
-def _gain_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
+def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     dags = [dag for seed in seeds for dag in seed]
     by_seed = {b: [float(np.mean([dag.sumvar[b] for dag in seed])) for seed in seeds] for b in BUDGETS}
     source = {0.05: "29", 1.0: "50 to 60 (5% is about half)"}
@@ -218,7 +219,7 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
     return tuple(rows)
 
 
-def _even_spread_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
+def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     rows = []
     for budget in (0.01, 0.05):
         for label, values in (
@@ -234,7 +235,7 @@ def _even_spread_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
     return tuple(rows)
 
 
-def _order_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
+def _order_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     """Rows of the orders of allocations and of percentiles, each by the means over a seed's DAGs."""
     fraction, equal = EVEN_SPREADS
     rows = []
@@ -259,7 +260,7 @@ def _order_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
     return tuple(rows)
 
 
-def _weight_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
+def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     tried = [dag for dag in dags if dag.weighted]
     rows = []
     for label in tried[0].weighted if tried else ():
@@ -269,7 +270,7 @@ def _weight_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
     return tuple(rows)
 
 
-def _late_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
+def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     tried = [[dag.late for dag in seed] for seed in seeds if seed[0].late]
     rows = []
     for share in LATE_SHARES:
@@ -285,7 +286,7 @@ def _late_rows(seeds: list[list[DagResult]]) -> tuple[ReproducedRow, ...]:
     return tuple(rows)
 
 
-def _split_rows(dags: list[DagResult]) -> tuple[ReproducedRow, ...]:
+def _split_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     difference = percent(float(np.median(np.abs([dag.train_5 - dag.sumvar[0.05] for dag in dags]))))
     spent = [percent(dag.spent_5) for dag in dags]
     note = f"from {min(spent)} to {max(spent)}; independent draws have no drift"
@@ -320,10 +321,19 @@ def _split_plot(dags: list[DagResult]) -> Plot:
     return Plot("Figure 5.9", title, "p99 cut on train, %", "p99 cut on test, %", (cloud,))
 
 
+FIGURES: Final = (
+    *(f"Figure 2.{one}" for one in (2, 3, 4, 5)),
+    *(f"Figure 5.{one}" for one in ("5a", "5b", "7b", "9")),
+    "Equation 5.2",
+    "Section 5.2",
+    "Section 5.4.2",
+)
+
+
 def part(seeds: int) -> Part:
     """Population C over several seeds; weights and help for late requests on the first few."""
     jobs = ((run_seed_extended if seed < LATE_SEEDS else run_seed, ("C", seed)) for seed in range(seeds))
-    return Part("reissues", tuple(jobs), conclude)
+    return Part("reissues", tuple(jobs), conclude, FIGURES)
 
 
 def draw_curves(seed: int) -> Plot:
@@ -334,7 +344,9 @@ def draw_curves(seed: int) -> Plot:
 
 def curves_part(seed: int) -> Part:
     """Figure 2.5."""
-    return Part("curves", ((draw_curves, (seed,)),), lambda plots: Findings(plots=tuple(plots)))
+    return Part(
+        "curves", ((draw_curves, (seed,)),), lambda plots: Findings(plots=tuple(plots)), ("Figure 2.5",)
+    )
 
 
 def run_other(name: str, seed: int) -> dict[float, float]:
@@ -356,4 +368,9 @@ def conclude_others(results: list[dict[float, float]]) -> Findings:
 
 def other_populations() -> Part:
     """Populations A and D, one seed each."""
-    return Part("other populations", tuple((run_other, (name, 0)) for name in ("A", "D")), conclude_others)
+    return Part(
+        "other populations",
+        tuple((run_other, (name, 0)) for name in ("A", "D")),
+        conclude_others,
+        ("Figure 5.5a",),
+    )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
+from papers import rows as rows_of
 from papers.lsh.desired_intervals import DesiredIntervals, desired_intervals
 from papers.lsh.population import (
     CONFIGURATIONS,
@@ -22,7 +23,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     over_seeds,
     row,
 )
@@ -156,33 +157,20 @@ def _configuration_figures(trial: SplitPopulation, best: Ints) -> dict[str, Valu
     return {"2d": means, "2e": by_score}
 
 
+FIGURES_OF_ACCURACY: Final = ("Table 1", "Figure 1", *(f"Figure 2{one}" for one in "abcdef"))
 SEEDED: Final = (
     "medians over the seeds, with the lowest and the highest; synthetic, fixed before the first run"
 )
-ORDER: Final = "seeds in which the order holds strictly; a tie is no order"
 
 
-def median_row(figure: str, metric: str, values: Iterable[float], source: str = "") -> ReproducedRow:
+def median_row(figure: str, metric: str, values: Sequence[float], source: str = "") -> Row:
     """Row of the median over seeds."""
-    found = list(values)
-    return ReproducedRow(
-        figure=figure,
-        metric=metric,
-        source=source,
-        ours=round(float(np.median(found)), 2),
-        note=SEEDED,
-        low=round(min(found), 2),
-        high=round(max(found), 2),
-    )
+    return rows_of.median_row(figure, metric, values, source, SEEDED)
 
 
-def order_row(figure: str, metric: str, pairs: Iterable[tuple[float, float]]) -> ReproducedRow:
-    """Row with the number of seeds in which the first figure is above the second."""
-    found = list(pairs)
-    held = sum(first > second for first, second in found)
-    needed = int(np.ceil(7 / 8 * len(found)))
-    word = "" if held >= needed else "FAILED: "
-    return row(figure, f"{word}{metric}, seeds of {len(found)}", float(held), source="all", note=ORDER)
+def order_row(figure: str, metric: str, pairs: Iterable[tuple[float, float]]) -> Row:
+    """Row of the order in which the first figure is above the second."""
+    return rows_of.order_row(figure, metric, [first > second for first, second in pairs])
 
 
 def _conclude(results: list[list[dict[str, Values]]]) -> Findings:
@@ -233,7 +221,7 @@ def _conclude(results: list[list[dict[str, Values]]]) -> Findings:
     return Findings(tuple(rows), (plot,))
 
 
-def _example() -> list[ReproducedRow]:
+def _example() -> list[Row]:
     columns = np.array([0, 1])
     found = neighbours(EXAMPLE_ROWS, columns, np.array([[0.2, 0.3]]))[0]
     told = (".65", ".55", ".20", ".25")
@@ -243,7 +231,7 @@ def _example() -> list[ReproducedRow]:
     ]
 
 
-def _measured(of: Of) -> list[ReproducedRow]:
+def _measured(of: Of) -> list[Row]:
     two = MEASURED
     rows = [
         median_row("Figure 2a", f"scores inside of {20 - 2 * count}, {name}, {count} measured{words}", values)
@@ -281,7 +269,7 @@ def _measured(of: Of) -> list[ReproducedRow]:
     return rows
 
 
-def _sizes(of: Of) -> list[ReproducedRow]:
+def _sizes(of: Of) -> list[Row]:
     rows = [
         median_row("Figure 2b", f"scores inside of 16, {name}, {size} known", of("2b", f"{name} {size}"))
         for size in TRAINING_SWEEP
@@ -297,7 +285,7 @@ def _sizes(of: Of) -> list[ReproducedRow]:
     ]
 
 
-def _configurations(of: Of, seeds: list[dict[str, Values]]) -> list[ReproducedRow]:
+def _configurations(of: Of, seeds: list[dict[str, Values]]) -> list[Row]:
     told = {0: "13.98", CONFIGURATIONS - 1: "13.7"}
     rows = [
         median_row(
@@ -331,4 +319,4 @@ def accuracy(seeds: int) -> Part:
     Args:
         seeds: number of synthetic populations, counted from seed 0.
     """
-    return over_seeds("accuracy", figures, seeds, _conclude)
+    return over_seeds("accuracy", figures, seeds, _conclude, figures=FIGURES_OF_ACCURACY)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from papers.rows import Findings, Part, ReproducedRow, over_seeds
-from papers.worlds.crowded.comparison import ORDERED, crowded, paired
+from papers.rows import Findings, Part, Row, median_row, order_row, over_seeds
+from papers.worlds.crowded.comparison import ORDERED, crowded
 
 LOAD: Final = "crowded-full"
 FIRST_SEED: Final = 100
@@ -21,16 +19,8 @@ def figures(seed: int) -> Figures:
     return crowded(LOAD, FIRST_SEED + seed, MANAGERS)
 
 
-def _row(figure: str, metric: str, values: list[float], source: str) -> ReproducedRow:
-    return ReproducedRow(
-        figure=figure,
-        metric=f"{LOAD}: {metric}",
-        source=source,
-        ours=round(float(np.median(values)), 2),
-        note=NOTE,
-        low=round(min(values), 2),
-        high=round(max(values), 2),
-    )
+def _row(figure: str, metric: str, values: list[float], source: str) -> Row:
+    return median_row(figure, f"{LOAD}: {metric}", values, source, NOTE)
 
 
 def conclude(results: list[list[Figures]]) -> Findings:
@@ -51,21 +41,14 @@ def conclude(results: list[list[Figures]]) -> Findings:
     rows.append(
         _row("Section 3.4", "arrival to first second of running, paragon, s", waits, "about a minute")
     )
-    if len(group) > 1:
-        for figure in ORDERED:
-            for other in MANAGERS[1:]:
-                order = paired(group, "paragon", other, figure)
-                rows.append(
-                    ReproducedRow(
-                        figure="Crowded world",
-                        metric=f"{LOAD}: {figure.removesuffix(', %')}, paragon before {other}, points",
-                        source="before",
-                        ours=round(order.lead, 2),
-                        note=f"{NOTE}; mean lead with its 99% interval over the seeds: {order.verdict}",
-                        low=round(order.low, 2),
-                        high=round(order.high, 2),
-                    )
-                )
+    for figure in ORDERED:
+        for other in MANAGERS[1:]:
+            leads = [each["paragon"][figure] - each[other][figure] for each in group]
+            words = f"{LOAD}: {figure.removesuffix(', %')}, paragon before {other}"
+            rows += [
+                order_row("Crowded world", words, [lead > 0 for lead in leads], "before", NOTE),
+                median_row("Crowded world", f"{words}, points", leads, note=NOTE),
+            ]
     return Findings(tuple(rows))
 
 
@@ -75,4 +58,12 @@ def in_crowded_world(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws; the first has seed 100.
     """
-    return (over_seeds("crowded world", figures, seeds, conclude),)
+    return (
+        over_seeds(
+            "crowded world",
+            figures,
+            seeds,
+            conclude,
+            figures=("Crowded world", "Section 3.4", "Section 3.5, crashes"),
+        ),
+    )

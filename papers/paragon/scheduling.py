@@ -180,6 +180,13 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
         seeds: number of draws of each scenario.
     """
     return tuple(
-        over_seeds(one.scenario, simulated, seeds, partial(conclude, one), ((one.scenario, MANAGERS),))
+        over_seeds(
+            one.scenario,
+            simulated,
+            seeds,
+            partial(conclude, one),
+            ((one.scenario, MANAGERS),),
+            figures=dict.fromkeys(told.figure for told in one.told),
+        )
         for one in COMPARISONS
     )

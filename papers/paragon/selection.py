@@ -131,7 +131,9 @@ def selections(seeds: int) -> tuple[Part, ...]:
     """
     cases = tuple((candidates,) for candidates in CANDIDATES)
     return (
-        over_seeds("uniform candidates", uniform_misses, seeds, _conclude_uniform, cases),
-        over_seeds("real candidates", real_misses, seeds, _conclude_real),
-        over_seeds("local cluster", cluster_sums, 1, _conclude_cluster),
+        over_seeds(
+            "uniform candidates", uniform_misses, seeds, _conclude_uniform, cases, figures=("Figure 3.3",)
+        ),
+        over_seeds("real candidates", real_misses, seeds, _conclude_real, figures=("Figure 3.3",)),
+        over_seeds("local cluster", cluster_sums, 1, _conclude_cluster, figures=("Table 3.3",)),
     )

@@ -20,7 +20,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     over_seeds,
     percent,
     row,
@@ -158,7 +158,7 @@ def _means(results: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _conclude_decisions(results: list[list[dict[str, float]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for rank, group in zip(PLATFORM_RANKS, results, strict=True):
         found = _means(group)
         note = f"{SYNTHETIC}; {rank} latent trait{'s' * (rank > 1)}"
@@ -181,7 +181,7 @@ def _conclude_sensitivities(results: list[list[dict[str, float]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     lines: list[PlotSeries] = []
     for (kind, rank), group in zip(KINDS, results, strict=True):
         label = f"{kind}, rank {rank}"
@@ -207,7 +207,7 @@ def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Fi
     return Findings(tuple(rows), (plot,))
 
 
-def _method_rows(label: str, group: list[TwoEntries]) -> list[ReproducedRow]:
+def _method_rows(label: str, group: list[TwoEntries]) -> list[Row]:
     note = "the method with the least held-out error; designed columns leave the least variance"
     shown = ("chosen", "chosen, designed columns", "fold-in, designed columns")
     rows = [
@@ -257,8 +257,8 @@ def tables(seeds: int) -> tuple[Part, ...]:
     """
     ranks = tuple((rank,) for rank in PLATFORM_RANKS)
     return (
-        over_seeds("decisions", decisions, seeds, _conclude_decisions, ranks),
-        over_seeds("sensitivities", sensitivities, seeds, _conclude_sensitivities),
-        over_seeds("densities", densities, seeds, _conclude_densities, KINDS),
-        over_seeds("descents", descents, 1, _conclude_descents, KINDS),
+        over_seeds("decisions", decisions, seeds, _conclude_decisions, ranks, figures=("Table 3.1",)),
+        over_seeds("sensitivities", sensitivities, seeds, _conclude_sensitivities, figures=("Table 3.2",)),
+        over_seeds("densities", densities, seeds, _conclude_densities, KINDS, figures=("Section 3.2",)),
+        over_seeds("descents", descents, 1, _conclude_descents, KINDS, figures=("Section 3.2",)),
     )

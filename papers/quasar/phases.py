@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
 from typing import Final
 
 import numpy as np
@@ -22,7 +21,7 @@ from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
-from papers.rows import Findings, Part, ReproducedRow, over_seeds
+from papers.rows import Findings, Part, Row, median_row, over_seeds
 
 WORKLOADS: Final = 25  # by seed and case
 MINUTES: Final = (0, 2, 10, 30)  # that a change takes; 0 is from one request to the next
@@ -110,7 +109,7 @@ def conclude(results: list[list[tuple[float, float]]]) -> Findings:
     Args:
         results: by case and seed.
     """
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for minutes, by_seed in zip((*MINUTES, NEVER), results, strict=True):
         early, hurt = zip(*by_seed, strict=True)
         if minutes == NEVER:
@@ -124,20 +123,21 @@ def conclude(results: list[list[tuple[float, float]]]) -> Findings:
 
 def phases(seeds: int) -> tuple[Part, ...]:
     """Part on phase changes."""
-    return (over_seeds("phases", found, seeds, conclude, [(minutes,) for minutes in (*MINUTES, NEVER)]),)
-
-
-def _row(metric: str, source: str, values: tuple[float, ...]) -> ReproducedRow:
-    note = "work of requests in operation; the source injects contention, and has one value for all changes"
-    return ReproducedRow(
-        figure="Section 3.8",
-        metric=metric,
-        source=source,
-        ours=median(values),
-        note=note if source else "",
-        low=min(values),
-        high=max(values),
+    return (
+        over_seeds(
+            "phases",
+            found,
+            seeds,
+            conclude,
+            [(minutes,) for minutes in (*MINUTES, NEVER)],
+            figures=("Section 3.8",),
+        ),
     )
+
+
+def _row(metric: str, source: str, values: tuple[float, ...]) -> Row:
+    note = "work of requests in operation; the source injects contention, and has one value for all changes"
+    return median_row("Section 3.8", metric, values, source, note if source else "")
 
 
 def _placed(required: float) -> Adaptation:

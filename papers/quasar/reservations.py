@@ -41,4 +41,4 @@ def reservations(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws of the users.
     """
-    return (over_seeds("reservations", reserved, seeds, conclude),)
+    return (over_seeds("reservations", reserved, seeds, conclude, figures=("Figure 4.1",)),)

@@ -36,6 +36,9 @@ PAIRS: Final = (
 )
 
 
+FIGURES: Final = tuple(dict.fromkeys(one.figure for one in LEVELS))
+
+
 def conclude(scenario: str, results: list[list[Figures]]) -> Findings:
     """Rows of the comparison.
 
@@ -57,5 +60,6 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
         seeds: number of draws of each scenario.
     """
     return tuple(
-        over_seeds(one, simulated, seeds, partial(conclude, one), ((one, MANAGERS),)) for one in SCENARIOS
+        over_seeds(one, simulated, seeds, partial(conclude, one), ((one, MANAGERS),), figures=FIGURES)
+        for one in SCENARIOS
     )

@@ -19,7 +19,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     over_seeds,
     percent,
     row,
@@ -101,9 +101,7 @@ def more_entries(seed: int) -> dict[str, list[float]]:
     return found
 
 
-def _spread(
-    metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str
-) -> list[ReproducedRow]:
+def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str) -> list[Row]:
     found = (np.mean(values), np.percentile(values, 90), np.max(values))
     names = ("mean", "90th percentile", "maximum")
     return [
@@ -113,7 +111,7 @@ def _spread(
 
 
 def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for (kind, source), group in zip(TABLE_4_2.items(), results, strict=True):
         for method in group[0].errors:
             values = [error for each in group for error in each.errors[method]]
@@ -132,7 +130,7 @@ def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
 
 
 def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for noise, group in zip((0.02, LOW_NOISE), results, strict=True):
         for method in group[0]:
             values = [error for each in group for error in each[method]]
@@ -142,7 +140,7 @@ def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     (group,) = results
     note = "three traits and a level cannot be told by two entries; columns are designed"
     for entries in group[0]:
@@ -153,7 +151,7 @@ def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[Densities]]) -> Findings:
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     lines: list[PlotSeries] = []
     for kind, group in zip(TABLE_4_2, results, strict=True):
         for method in group[0]:
@@ -181,7 +179,7 @@ def _conclude_densities(results: list[list[Densities]]) -> Findings:
 def _conclude_exhaustive(results: list[list[dict[str, list[float]]]]) -> Findings:
     (group,) = results
     note = "7,200 columns; 8 measurements either way; errors are of the joint prediction in both"
-    rows: list[ReproducedRow] = []
+    rows: list[Row] = []
     for name, source in (
         ("exhaustive", ("11.6 to 16.5", "12.1 to 17.6", "13 to 18")),
         ("parallel", ("6.9 to 12.7 by its four errors", "", "")),
@@ -199,9 +197,11 @@ def tables(seeds: int) -> tuple[Part, ...]:
     """
     kinds = tuple((kind,) for kind in TABLE_4_2)
     return (
-        over_seeds("errors", errors, seeds, _conclude_errors, kinds),
-        over_seeds("four nodes", four_nodes, seeds, _conclude_four, ((0.02,), (LOW_NOISE,))),
-        over_seeds("more entries", more_entries, seeds, _conclude_more),
-        over_seeds("densities", densities, seeds, _conclude_densities, kinds),
-        over_seeds("exhaustive", compare, seeds, _conclude_exhaustive),
+        over_seeds("errors", errors, seeds, _conclude_errors, kinds, figures=("Table 4.2",)),
+        over_seeds(
+            "four nodes", four_nodes, seeds, _conclude_four, ((0.02,), (LOW_NOISE,)), figures=("Table 4.2",)
+        ),
+        over_seeds("more entries", more_entries, seeds, _conclude_more, figures=("Table 4.2",)),
+        over_seeds("densities", densities, seeds, _conclude_densities, kinds, figures=("Figure 4.3",)),
+        over_seeds("exhaustive", compare, seeds, _conclude_exhaustive, figures=("Table 4.3",)),
     )

@@ -141,4 +141,4 @@ def conclude_heat(results: list[HeatFound]) -> Findings:
 
 def heat_part(seed: int) -> Part:
     """Figure 5.2."""
-    return Part("heat map", ((find_causes, (seed,)),), conclude_heat)
+    return Part("heat map", ((find_causes, (seed,)),), conclude_heat, ("Figure 5.2",))

@@ -47,4 +47,9 @@ def conclude_gammas(results: list[list[list[float]]]) -> Findings:
 
 def chunks_part(seed: int) -> Part:
     """Number of chunks over population C."""
-    return Part("chunks", tuple((cuts_by_gamma, (seed, i)) for i in range(GAMMA_PARTS)), conclude_gammas)
+    return Part(
+        "chunks",
+        tuple((cuts_by_gamma, (seed, i)) for i in range(GAMMA_PARTS)),
+        conclude_gammas,
+        ("Section 5.3.1",),
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
 from papers.kwiken.comparisons.random_allocation import of_split, p99_of, random_allocation
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, ReproducedRow, gain, percent, row
+from papers.rows import Findings, Part, Row, gain, percent, row
 from papers.worlds.populations.services import POPULATIONS, population
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 10_000, 4000
@@ -121,7 +121,7 @@ def conclude_search(results: list[list[Compared]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _descent_rows(cases: list[Compared]) -> list[ReproducedRow]:
+def _descent_rows(cases: list[Compared]) -> list[Row]:
     note = f"{len(cases)} cases; moves of {MOVES[0]:.0%} to {MOVES[-1]:.0%} of the budget between two stages"
     ahead = np.mean([case.sumvar - case.descent for case in cases])
     work = np.median([case.simulations / SEARCH_TRIES for case in cases])
@@ -136,11 +136,11 @@ def _descent_rows(cases: list[Compared]) -> list[ReproducedRow]:
     ]
 
 
-def _row(metric: str, ours: float, source: str, note: str) -> ReproducedRow:
+def _row(metric: str, ours: float, source: str, note: str) -> Row:
     return row("Section 5.4.2", metric, ours, source=source, note=note)
 
 
 def search_part(seed: int) -> Part:
     """SumVar beside random search and descent on nine smaller DAGs."""
     jobs = tuple((compare_searches, (place, seed)) for place in range(SEARCH_DAGS))
-    return Part("random search", jobs, conclude_search)
+    return Part("random search", jobs, conclude_search, ("Section 5.4.2",))

@@ -113,4 +113,4 @@ def _above_path(found: Scatter) -> float:
 
 def scatter_part(seed: int) -> Part:
     """Figure 5.3."""
-    return Part("scatter", ((scatter, (seed,)),), conclude_scatter)
+    return Part("scatter", ((scatter, (seed,)),), conclude_scatter, ("Figure 5.3",))

@@ -15,7 +15,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     gain,
     order_row,
     percent,
@@ -136,7 +136,7 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
     return Findings(tuple(rows), (plot,))
 
 
-def _both_row(results: list[dict[str, list[tuple[float, float, float]]]]) -> ReproducedRow:
+def _both_row(results: list[dict[str, list[tuple[float, float, float]]]]) -> Row:
     """Row of the order of both helps against the sum of each alone, at the median age."""
     cuts = [{variant: values[AGES.index(1.0)][0] for variant, values in found.items()} for found in results]
     holds = [one[BOTH] > one["threads at both"] + one["priority only"] for one in cuts]
@@ -213,7 +213,9 @@ def timeline(seed: int) -> Plot:
 def late_parts(seed: int) -> tuple[Part, ...]:
     """Figures 2.1, 5.1 and 5.7a."""
     return (
-        Part("course", ((timeline, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
-        Part("blame", ((diagnose, (seed,)),), conclude_blame),
-        Part("catch-up", tuple((measure, (seed + i,)) for i in range(ORDER_SEEDS)), conclude),
+        Part("course", ((timeline, (seed,)),), lambda plots: Findings(plots=tuple(plots)), ("Figure 2.1",)),
+        Part("blame", ((diagnose, (seed,)),), conclude_blame, ("Figure 5.1",)),
+        Part(
+            "catch-up", tuple((measure, (seed + i,)) for i in range(ORDER_SEEDS)), conclude, ("Figure 5.7a",)
+        ),
     )

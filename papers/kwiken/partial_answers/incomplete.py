@@ -28,7 +28,7 @@ from papers.rows import (
     Part,
     Plot,
     PlotSeries,
-    ReproducedRow,
+    Row,
     gain,
     order_row,
     percent,
@@ -66,7 +66,7 @@ TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float
 )
 
 
-def table_row(place: int, seed: int) -> list[ReproducedRow]:
+def table_row(place: int, seed: int) -> list[Row]:
     """Rows for one line of Table 5.2: exact, and sampled with as few queries as in the source."""
     name, distribution, n, loss, source = TABLE[place]
     runs = [_sampled(distribution, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
@@ -172,7 +172,7 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
     return Findings(tuple(rows), _plots(found))
 
 
-def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[ReproducedRow]:
+def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[Row]:
     """Rows of the cuts by Kwiken's rule at every loss."""
     return [
         row(
@@ -187,26 +187,26 @@ def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[ReproducedRow]
     ]
 
 
-def _rank_row(results: list[dict[str, dict[str, list[float]]]]) -> ReproducedRow:
+def _rank_row(results: list[dict[str, dict[str, list[float]]]]) -> Row:
     left = [[result[name]["variance"][0] for name in RANKED] for result in results]
     words = f"variance left, {' < '.join(RANKED)}"
     return order_row("Figure 5.6", words, [bool((np.diff(one) > 0).all()) for one in left], "in this order")
 
 
-def _wide_stage() -> ReproducedRow:
+def _wide_stage() -> Row:
     level = order_quantile(0.99, WIDE_RESPONDERS, WIDE_RESPONDERS)
     metric = f"percentile of one server that is the p99 of a stage of {WIDE_RESPONDERS} servers"
     return row("Section 1.3", metric, round(100 * level, 3), source="99.999", note="exact")
 
 
-def _few_responders() -> ReproducedRow:
+def _few_responders() -> Row:
     gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
     metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any distribution, n={FEW_RESPONDERS}, %"
     note = "of so few responders none may be missing: a matter of rounding, for every distribution"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 
 
-def _stop_rows(stops: dict[str, list[float]]) -> list[ReproducedRow]:
+def _stop_rows(stops: dict[str, list[float]]) -> list[Row]:
     words = {
         "answered": "that all responders answered before a stop",
         "progress": "stopped some time after most responders had answered",
@@ -258,7 +258,7 @@ def _plots(found: dict[str, dict[str, list[float]]]) -> tuple[Plot, ...]:
     )
 
 
-def conclude_table(results: list[list[ReproducedRow]]) -> Findings:
+def conclude_table(results: list[list[Row]]) -> Findings:
     """Rows of all lines of Table 5.2, and of section 1.3."""
     return Findings((*(line for lines in results for line in lines), _wide_stage()))
 
@@ -266,7 +266,17 @@ def conclude_table(results: list[list[ReproducedRow]]) -> Findings:
 def parts(seed: int) -> tuple[Part, ...]:
     """Table 5.2, the stop rules of Figure 5.6, and the progress of queries of Figure 5.4."""
     return (
-        Part("order statistics", tuple((table_row, (i, seed)) for i in range(len(TABLE))), conclude_table),
-        Part("stop rules", tuple((rules, (seed + i,)) for i in range(SEEDS)), conclude_rules),
-        Part("progress", ((progress, (seed,)),), lambda plots: Findings(plots=tuple(plots))),
+        Part(
+            "order statistics",
+            tuple((table_row, (i, seed)) for i in range(len(TABLE))),
+            conclude_table,
+            ("Table 5.2",),
+        ),
+        Part(
+            "stop rules",
+            tuple((rules, (seed + i,)) for i in range(SEEDS)),
+            conclude_rules,
+            ("Figure 5.6", "Figure 5.9", "Section 1.3", "Table 5.2"),
+        ),
+        Part("progress", ((progress, (seed,)),), lambda plots: Findings(plots=tuple(plots)), ("Figure 5.4",)),
     )

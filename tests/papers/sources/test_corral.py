@@ -53,12 +53,12 @@ def test_rows_of_sizes_and_loads_say_where_an_order_holds() -> None:
     points = len(selector_ablation.POINTS)
     one_bad = [good, good, bad, good, good]  # at full occupancy
     sizes = selector_ablation.conclude_sizes([[[good] * points], [one_bad], [[bad] * points]])
-    orders = [row.note for row in sizes.rows if "seeds of" in row.metric]
-    assert orders == ["holds", "holds", "holds", "fails", "holds", "holds", "fails", "fails", "fails"]
+    orders = [row.verdict for row in sizes.rows if row.kind == "order"]
+    assert orders == ["held", "held", "held", "failed", "held", "held", "failed", "failed", "failed"]
     quick = {"Corral-I": _taken(0.1, 2.0), "Corral-T": _taken(0.1, 2.5)}
     tied = {**quick, "Corral-T": _taken(0.1, 2.01)}
     loads = selector_ablation.conclude_loads([[tied], [quick], [quick]])
-    assert [row.note for row in loads.rows if "seeds of" in row.metric] == ["fails", "holds", "holds"]
+    assert [row.verdict for row in loads.rows if row.kind == "order"] == ["failed", "held", "held"]
 
 
 def test_a_giant_in_parts_keeps_its_bytes_and_nearly_its_tasks() -> None:
@@ -74,16 +74,16 @@ def test_a_giant_in_parts_keeps_its_bytes_and_nearly_its_tasks() -> None:
 
 def test_rows_of_the_gap_say_whether_it_is_halved() -> None:
     found = gap_ablation.conclude_gaps([[(0.1, 0.2), (0.11, 0.2)]] * len(gap_ablation.CASES))
-    assert [row.note for row in found.rows if "seeds of" in row.metric] == ["fails in some seeds"] * 4
+    assert [row.verdict for row in found.rows if row.kind == "order"] == ["failed"] * 4
 
 
 def test_rows_of_the_ablation_say_where_an_order_holds() -> None:
     seeds = [{"W1 batch": -30.0, "W1 online": -0.5, "W2 batch": 20.0, "W1 flows": 5.0, "giants": 3.0}] * 2
     found = ablation.conclude_rates([seeds] * len(ablation.RATES_MB_PER_S))
-    orders = {row.metric.split(": ", 1)[1]: row.note for row in found.rows if "before" in row.metric}
-    assert orders["Corral before Yarn-CS, W1 batch: seeds of 2"] == "holds"
-    assert orders["Corral before Yarn-CS, W1 online: seeds of 2"] == "fails"
-    assert orders["Corral before Yarn-CS, W2 batch: seeds of 2"] == "fails"
+    orders = {row.metric.split(": ", 2)[2]: row.verdict for row in found.rows if row.kind == "order"}
+    assert orders["Corral before Yarn-CS, W1 batch, seeds of 2"] == "held"
+    assert orders["Corral before Yarn-CS, W1 online, seeds of 2"] == "failed"
+    assert orders["Corral before Yarn-CS, W2 batch, seeds of 2"] == "failed"
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ def test_rows_of_every_figure_and_table_are_there_and_exact_ones_are_exact() -> 
     rows = {(one.figure, one.metric): one.ours for one in found.rows}
     assert rows["Section C.5.2", "transitions at 100 racks, ten groups"] == 1090
     assert rows["Section C.5.2", "transitions at 100 racks, flat"] == 10_000
-    assert rows["Section C.5.2", "fewer transitions, %"] == 89.1
+    assert rows["Section C.5.2", "fewer transitions, %"] == pytest.approx(89.1, abs=0.05)
     assert rows["Section C.5.2", "transitions between 4800 servers, ten groups"] == 231_390
     assert [
         rows["Figure C.1", f"curves found, {name}"] for name in ("gaussian", "exponential", "constant")
@@ -22,7 +22,7 @@ def test_rows_of_every_figure_and_table_are_there_and_exact_ones_are_exact() -> 
     assert rows["Figure C.1", "mean deviation of the temporal model, %"] < 4.9
     assert rows["Figure C.14", "totals with the cloud node, % of the system's"] == 100
     assert rows["Figure C.14", "totals without the cloud node, %"] < 90
-    assert rows["Figure C.15", "each further level deviates less, seeds of 1"] == 1
+    assert rows["Figure C.15", "order: each further level deviates less, seeds of 1"] == 1
     for name in ("Websearch", "Combine", "Render"):
         assert rows["Figure C.4", f"{name}: peaks of a day"] == 2
         assert rows["Figure C.2a", f"{name}: bands in a month"] == 31

@@ -20,7 +20,7 @@ def test_a_part_over_seeds_gives_its_results_by_case() -> None:
     def conclude(results: list[list[int]]) -> Findings:
         return Findings(tuple(row("Table 1", f"case {n}", float(sum(r))) for n, r in enumerate(results)))
 
-    part = over_seeds("sums", add, 3, conclude, ((1, 2), (3, 4)))
+    part = over_seeds("sums", add, 3, conclude, ((1, 2), (3, 4)), figures=("Table 1",))
     found = run(Reproduction("sums", "sums", (part,)))
     assert [one.ours for one in found.rows] == [309.0, 321.0]
 
@@ -35,9 +35,10 @@ def test_rows_have_medians_spreads_and_the_sources_values() -> None:
     assert (first.metric, first.ours, first.low, first.high) == ("tiny: QoS kept, a, %", 60.0, 50.0, 70.0)
     assert (first.source, other.source, other.ours) == ("78", "", 50.0)
     order, lead = orderings("tiny", told, (("a", "b"),), results)
-    assert (order.metric, order.ours) == (
-        "order: tiny: QoS kept, a before b, seeds of 3; FAILS",
+    assert (order.metric, order.ours, order.verdict) == (
+        "order: tiny: QoS kept, a before b, seeds of 3",
         1.0,
+        "failed",
     )
     assert (lead.metric, lead.ours) == ("tiny: QoS kept, a before b, points", 0.0)
     assert (lead.low, lead.high) == (-5.0, 60.0)

@@ -1,0 +1,276 @@
+"""Tables of a reproduction as data: figure, metric, published value, and how ours is obtained."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from papers.bounds import Bound
+from papers.rows import Findings, Kind, Part, Plot, PlotSeries, Row, order_row, over_seeds, row
+
+__all__ = [
+    "Line",
+    "PlotOf",
+    "StatedRow",
+    "exact",
+    "given",
+    "level",
+    "levels",
+    "once",
+    "order",
+    "pooled",
+    "study",
+]
+
+# How a value is obtained from the result of one seed: a key, keys of nested mappings, or a function. Where a
+# study has cases, the result of a seed is a mapping from the case to its result.
+Value = str | tuple[Hashable, ...] | Callable[[Any], Any]
+Summary = Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedRow:
+    """Row of a table, stated before anything is run.
+
+    Attributes:
+        figure: figure, table or section of the source.
+        metric: quantity that is measured, with its unit; of an order, its words.
+        value: how ours is obtained from the result of one seed; of an order, whether it holds.
+        source: the source's value or claim, as a text; empty where it gives none.
+        note: conditions of our measurement, or the reason for a difference; None for the study's own.
+        kind: None for a measured value, which is judged where `source` or `bound` states a bound.
+        bound: bound that the specification states, where the text of `source` does not.
+        scale: factor from the unit of the result to that of the metric.
+        over: how values of the seeds become one.
+        spread: whether the lowest and the highest of the seeds are shown.
+        whole: whether `value` takes the list of all seeds' results, and gives one figure.
+    """
+
+    figure: str
+    metric: str
+    value: Value
+    source: str = ""
+    note: str | None = None
+    kind: Kind | None = None
+    bound: Bound | None = None
+    scale: float = 1.0
+    over: Summary = statistics.median
+    spread: bool = True
+    whole: bool = False
+
+
+def level(
+    figure: str,
+    metric: str,
+    value: Value,
+    source: str = "",
+    note: str | None = None,
+    *,
+    scale: float = 1.0,
+    bound: Bound | None = None,
+    kind: Kind | None = None,
+    over: Summary = statistics.median,
+    spread: bool = True,
+) -> StatedRow:
+    """Row of a measured value: the median over the seeds, with the lowest and the highest."""
+    return StatedRow(
+        figure=figure,
+        metric=metric,
+        value=value,
+        source=source,
+        note=note,
+        scale=scale,
+        bound=bound,
+        kind=kind,
+        over=over,
+        spread=spread,
+    )
+
+
+def levels(figure: str, entries: Iterable[tuple[str, Value, str]], **options: Any) -> Iterator[StatedRow]:
+    """Rows of one figure: metric, value and source of each; options are those of `level`."""
+    return (level(figure, metric, value, source, **options) for metric, value, source in entries)
+
+
+def order(figure: str, words: str, holds: Value, source: str = "", note: str | None = None) -> StatedRow:
+    """Row of an order, which holds in a seed if `holds` is true of its result."""
+    return StatedRow(figure=figure, metric=words, value=holds, source=source, note=note, kind=Kind.ORDER)
+
+
+def exact(figure: str, metric: str, value: Value, source: str = "", note: str | None = None) -> StatedRow:
+    """Row of a closed form."""
+    return StatedRow(
+        figure=figure, metric=metric, value=value, source=source, note=note, kind=Kind.EXACT, spread=False
+    )
+
+
+def given(row: StatedRow) -> StatedRow:
+    """The row as an input: its value was given to the generator, or follows from what was."""
+    return replace(row, kind=Kind.INPUT)
+
+
+def pooled(
+    figure: str, metric: str, value: Callable[[list[Any]], float], source: str = "", **options: Any
+) -> StatedRow:
+    """Row of one figure of all seeds together; options are attributes of `StatedRow`."""
+    return StatedRow(
+        figure=figure, metric=metric, value=value, source=source, whole=True, spread=False, **options
+    )
+
+
+@dataclass(frozen=True)
+class Line:
+    """Line of a plot: the median over the seeds of each value, over coordinates that are stated."""
+
+    label: str
+    x: Sequence[float] | Value
+    y: Sequence[Value] | Value
+    points: bool = False
+
+
+@dataclass(frozen=True)
+class PlotOf:
+    """Plot of a study, stated before anything is run; the labels are those of `Plot`."""
+
+    figure: str
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+
+
+def study(
+    name: str,
+    job: Callable[..., Any],
+    seeds: int,
+    rows: Iterable[StatedRow],
+    *,
+    cases: Iterable[Hashable] | None = None,
+    plots: Iterable[PlotOf] = (),
+    note: str = "",
+    first_seed: int = 0,
+) -> Part:
+    """Part whose rows are stated: one job for each case and seed.
+
+    Args:
+        job: module-level function of the case and, last, a seed.
+        seeds: number of seeds, counted from the first one.
+        cases: arguments of each case, a tuple of several or the only one; None for a job of the seed alone.
+        note: note of rows that have none of their own.
+        first_seed: the first seed.
+    """
+    stated, drawn = tuple(rows), tuple(plots)
+    names = None if cases is None else tuple(cases)
+    arguments = [()] if names is None else [one if isinstance(one, tuple) else (one,) for one in names]
+    return over_seeds(
+        name,
+        job,
+        seeds,
+        partial(_conclude, stated, drawn, names, note),
+        arguments,
+        figures=_figures(stated, drawn),
+        first_seed=first_seed,
+    )
+
+
+def once(
+    name: str,
+    job: Callable[..., Any],
+    rows: Iterable[StatedRow],
+    *,
+    arguments: tuple[Any, ...] = (),
+    note: str = "",
+) -> Part:
+    """Part of one job without a seed, such as closed forms."""
+    stated = tuple(rows)
+    return Part(
+        name,
+        ((job, arguments),),
+        lambda results: _conclude(stated, (), None, note, [results]),
+        _figures(stated, ()),
+    )
+
+
+def _figures(rows: Sequence[StatedRow], plots: Sequence[PlotOf]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([one.figure for one in rows] + [one.figure for one in plots]))
+
+
+def _conclude(
+    rows: Sequence[StatedRow],
+    plots: Sequence[PlotOf],
+    names: tuple[Hashable, ...] | None,
+    note: str,
+    results: list[list[Any]],
+) -> Findings:
+    """Findings of results by case and seed."""
+    seeds: list[Any] = (
+        results[0]
+        if names is None
+        else [dict(zip(names, each, strict=True)) for each in zip(*results, strict=True)]
+    )
+    return Findings(tuple(_row(one, seeds, note) for one in rows), tuple(_plot(one, seeds) for one in plots))
+
+
+def _row(stated: StatedRow, seeds: list[Any], note: str) -> Row:
+    words = note if stated.note is None else stated.note
+    if stated.whole:
+        assert callable(stated.value)
+        values = [stated.scale * float(stated.value(seeds))]
+    else:
+        found = [obtained(stated.value, seed) for seed in seeds]
+        if stated.kind is Kind.ORDER:
+            return order_row(stated.figure, stated.metric, found, stated.source, words)
+        values = [stated.scale * float(one) for one in found]
+    return row(
+        stated.figure,
+        stated.metric,
+        stated.over(values),
+        source=stated.source,
+        note=words,
+        kind=stated.kind,
+        bound=stated.bound,
+        of=values if stated.spread else (),
+    )
+
+
+def obtained(value: Value, result: Any) -> Any:
+    """What a row takes from the result of one seed."""
+    if callable(value):
+        return value(result)
+    for key in (value,) if isinstance(value, str) else value:
+        result = result[key]
+    return result
+
+
+def _plot(stated: PlotOf, seeds: list[Any]) -> Plot:
+    return Plot(
+        stated.figure,
+        stated.title,
+        stated.x_label,
+        stated.y_label,
+        tuple(
+            PlotSeries(one.label, _points(one.x, seeds), _points(one.y, seeds), one.points)
+            for one in stated.lines
+        ),
+        stated.log_x,
+        stated.log_y,
+    )
+
+
+def _points(values: Any, seeds: list[Any]) -> Sequence[float]:
+    """Coordinates: one for each seed of a single value, else medians, or the numbers as they stand."""
+    if isinstance(values, (str, tuple)) or callable(values):
+        if isinstance(values, tuple) and all(isinstance(one, (int, float)) for one in values):
+            return values
+        return [float(obtained(values, seed)) for seed in seeds]
+    return [
+        float(one)
+        if isinstance(one, (int, float))
+        else statistics.median(obtained(one, seed) for seed in seeds)
+        for one in values
+    ]
