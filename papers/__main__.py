@@ -10,17 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import (
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    read_text,
+    say,
+    write_text,
+)
 from kwiken.base.errors import InputError
 from kwiken.cli.shared.engines import engine_options, spread
 from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
 from papers.command import PaperCommand
 
 if TYPE_CHECKING:
-    from papers.rows import MissingRow, Row
+    from papers.figures.rows import FigureRow, MissingRow
 
 MAX_LINE_WIDTH = 110  # characters
 MAX_SEEDS = 64
+MAX_BYTES = 16 << 20  # of one file of results
 VERDICT = 8  # width of the column of verdicts, characters
 FAULTS = ("missed", "failed")  # verdicts that are to be seen at a glance
 RESULTS = Path(__file__).parent / "results"
@@ -63,16 +72,16 @@ def command(
     refuse_shared_stdout(out=output == "-", json=as_json)
     if list_names and output is not None:
         raise click.UsageError("--list computes nothing, so there is no page for -o")
-    from papers.rows import jobs_of, run
+    from papers.figures.rows import jobs_of, run
     from papers.sources import NAMES, reproduction
 
     if list_names:
         print_json(NAMES) if as_json else print_table("", ("name", "source"), NAMES.items())
         return
     if summary:
-        from papers.summary import read_results, summary_page
+        from papers.figures.summary import summary_page
 
-        say(*summary_page(read_results(RESULTS)))
+        say(*summary_page(_results(RESULTS)))
         return
     if name is None:
         raise InputError(f"name what to reproduce: {', '.join(NAMES)}", where="NAME")
@@ -84,7 +93,7 @@ def command(
     if as_json:
         print_json([*found.rows, *found.missing])
     elif output != "-":
-        from papers.summary import summary_lines
+        from papers.figures.summary import summary_lines
 
         say(
             *_text(chosen.title, found.rows),
@@ -97,7 +106,17 @@ def command(
         note_written(output)
 
 
-def _text(title: str, rows: Sequence[Row]) -> Iterator[str]:
+def _results(folder: Path) -> dict[str, tuple[list[FigureRow], list[MissingRow]]]:
+    """Rows by source of every file NAME.json in a folder."""
+    from papers.figures.summary import rows_of
+
+    paths = sorted(folder.glob("*.json"))
+    if not paths:
+        raise InputError(f"{folder}: no results; `make papers` writes them", where="--summary")
+    return {path.stem: rows_of(read_text(str(path), MAX_BYTES), str(path)) for path in paths}
+
+
+def _text(title: str, rows: Sequence[FigureRow]) -> Iterator[str]:
     """Lines with each row beside the source's value, figure by figure; each figure's notes follow once."""
     yield title
     for figure, group in itertools.groupby(rows, key=lambda row: row.figure):
@@ -136,7 +155,7 @@ def _missing(rows: Sequence[MissingRow]) -> Iterator[str]:
         )
 
 
-def _range(row: Row) -> str:
+def _range(row: FigureRow) -> str:
     """Lowest and highest of the values that a row is the median of; empty where it is no median."""
     return "" if row.low is None or row.high is None else f"{row.low:g} to {row.high:g}"
 

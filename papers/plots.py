@@ -1,4 +1,4 @@
-"""Line and scatter plots of a reproduction."""
+"""PlotLine and scatter plots of a reproduction."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kwiken.apps.report.charts.svg import Drawing
 from kwiken.apps.report.model.page import Figure
 
 if TYPE_CHECKING:
-    from papers.rows import Plot, PlotSeries
+    from papers.figures.rows import Plot, PlotSeries
 
 WIDTH, HEIGHT = 520, 300
 LEFT, RIGHT, TOP, BOTTOM = 52, 14, 26, 44

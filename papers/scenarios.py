@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from papers.rows import Row, median_row, order_row
+from papers.figures.rows import FigureRow, median_row, order_row
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import simulate
 from papers.worlds.fleet.simulator.outcome import FleetOutcome
@@ -64,7 +64,7 @@ class SourcedFigure:
     source: Mapping[str, str]
 
 
-def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[Row]:
+def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[FigureRow]:
     """A row for each manager: median over the seeds."""
     quantity, _, unit = told.metric.rpartition(", ")
     rows = []
@@ -84,7 +84,7 @@ def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> li
 
 def orderings(
     scenario: str, told: SourcedFigure, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
-) -> list[Row]:
+) -> list[FigureRow]:
     """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from kwiken.base.errors import InputError
-from papers.rows import Reproduction
+from papers.figures.rows import Reproduction
 
 NAMES = {
     "kwiken": "Kwiken (Jalaparti et al., SIGCOMM 2013): reissues, partial answers, catch-up",

@@ -15,7 +15,7 @@ from papers.arq.runs import (
     level,
     lined_figures,
 )
-from papers.rows import Findings, Part, Row, median_row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, median_row, over_seeds
 from papers.worlds.waiting.head_of_line import borrowing_waits
 from papers.worlds.waiting.rules import ABLATIONS
 
@@ -87,7 +87,7 @@ def ablations(seeds: int) -> tuple[Part, ...]:
 
 
 def _ablated(scenario: str, results: list[list[Any]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for name, runs in zip(ABLATIONS, results, strict=True):
         rows += lead("Better (b)", f"{scenario}, {name}: QoS kept", runs, ARQ, PARAGON)
         rows += lead(

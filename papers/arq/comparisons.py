@@ -22,12 +22,12 @@ from papers.arq.runs import (
     mean_error,
     predicted_and_seen,
 )
-from papers.rows import (
+from papers.figures.rows import (
+    FigureRow,
     Findings,
     Part,
     Plot,
     PlotSeries,
-    Row,
     median_row,
     order_row,
     over_seeds,
@@ -80,7 +80,7 @@ def comparison(scenario: str, seeds: int) -> Part:
 def _compared(scenario: str, results: list[list[Any]]) -> Findings:
     (runs,) = results
     figure, sources = SOURCES[scenario]
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for name in ALL:
         source = sources.get(name, "" if name in {PARAGON, ARQ} else "drawn only")
         rows.append(level(figure, f"{scenario}: QoS kept, {name}, %", runs, name, KEPT, source))
@@ -104,7 +104,7 @@ def _compared(scenario: str, results: list[list[Any]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _times(scenario: str, runs: Runs) -> list[Row]:
+def _times(scenario: str, runs: Runs) -> list[FigureRow]:
     """Figure 6.4: what time goes into, and who did not finish."""
     rows = []
     for share in SHARES:
@@ -141,7 +141,7 @@ def _times(scenario: str, runs: Runs) -> list[Row]:
     return rows
 
 
-def _use(scenario: str, runs: Runs) -> list[Row]:
+def _use(scenario: str, runs: Runs) -> list[FigureRow]:
     rows = []
     for name in (PARAGON, ARQ):
         if scenario == "oversubscribed":
@@ -270,7 +270,7 @@ def inside_a_line(seeds: int) -> Part:
 def _ordered(results: list[list[Any]]) -> Findings:
     (runs,) = results
     first, priorities = "arq, shortest first", "arq, priorities"
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for share in GROUPS:
         percent = round(100 * share)
         name = f"shortest {percent}%"
@@ -323,7 +323,7 @@ LARGE: Final = (PARAGON, SHARED, ARQ)
 
 def _large_rows(results: list[list[Any]]) -> Findings:
     (runs,) = results
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     told = {PARAGON: ("61", "79"), SHARED: ("61", "79"), ARQ: ("83", "99")}
     for name in LARGE:
         kept, little = told[name]

@@ -14,7 +14,7 @@ from papers.arq.comparisons import (
     series,
 )
 from papers.arq.tables import tables
-from papers.rows import Part, RequiredRow, unreproduced
+from papers.figures.rows import Part, RequiredRow, unreproduced
 
 MOST_LARGE: Final = 8  # seeds of the run of 1,000 servers
 MISSING: Final = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.allocator.waiting.distributions import fitted
 from kwiken.base.arrays import Bools, Floats
-from papers.rows import Row, median_row, order_row
+from papers.figures.rows import FigureRow, median_row, order_row
 from papers.worlds.waiting.ablations import changed_world
 from papers.worlds.waiting.managers import LINED_MANAGERS
 from papers.worlds.waiting.outcome import LinedOutcome
@@ -118,8 +118,8 @@ def _busy(outcome: LinedOutcome) -> Figures:
 
 def level(
     figure: str, metric: str, runs: Runs, manager: str, name: str, source: str = "", note: str = FLEET_NOTE
-) -> Row:
-    """Row of one figure of one manager: median over the seeds."""
+) -> FigureRow:
+    """FigureRow of one figure of one manager: median over the seeds."""
     return median_row(figure, metric, [run[manager].get(name, 0.0) for run in runs], source, note)
 
 
@@ -131,7 +131,7 @@ def lead(
     second: str,
     name: str = KEPT,
     source: str = "",
-) -> tuple[Row, Row]:
+) -> tuple[FigureRow, FigureRow]:
     """Two rows of an order of two managers by a figure: seeds in which it holds, and the lead in points."""
     leads = [run[first][name] - run[second][name] for run in runs]
     return (

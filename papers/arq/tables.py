@@ -6,7 +6,7 @@ from typing import Final
 
 from kwiken.allocator.waiting.chances import stationary_chance
 from kwiken.allocator.waiting.distributions import normal
-from papers.rows import Findings, Part, percent, row
+from papers.figures.rows import Findings, Part, percent, row
 from papers.worlds.fleet.platforms import LOCAL
 
 MEAN_S, DEVIATION_S = 2601.0, 390.0  # of a normal busy time with 60% below 2,700 s

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, NodeArchitecture, carried
-from papers.rows import Findings, row
+from papers.figures.rows import Findings, row
 
 _TABLE_I: Final = {
     "Haswell10": ("I", 48, 32, 75.6, 5, 1.63),

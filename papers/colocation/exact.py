@@ -14,7 +14,7 @@ from kwiken.allocator.packing.tasks.packed_cluster import plain_cluster
 from kwiken.base.arrays import Floats
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from papers.colocation.limits import spread_row
-from papers.rows import Findings
+from papers.figures.rows import Findings
 
 TASKS, HOSTS = 20, 8
 CASES: Final = 6  # for each seed

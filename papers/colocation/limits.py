@@ -13,7 +13,7 @@ import numpy as np
 from kwiken.allocator.packing.needs.sensitivity import least_share, tolerated_injection
 from kwiken.allocator.packing.tasks.usage import nearest_rank, sampled_percentile
 from kwiken.base.arrays import Floats
-from papers.rows import Findings, Plot, PlotSeries, Row, median_row, row
+from papers.figures.rows import FigureRow, Findings, Plot, PlotSeries, median_row, row
 
 REQUESTS: Final = 200_000
 LIMITS: Final = np.round(np.arange(0.40, 1.001, 0.05), 2)
@@ -70,7 +70,7 @@ def limited(seed: int) -> dict[str, Any]:
 
 def conclude_limited(results: list[dict[str, Any]]) -> Findings:
     """Rows of Figures 3 to 6 and of Section VI-A."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     plots = []
     for figure, name in (("Figure 3", "KeyVal2-like"), ("Figure 4", "Log1-like")):
         first = results[0][name]
@@ -148,6 +148,6 @@ def conclude_limited(results: list[dict[str, Any]]) -> Findings:
     return Findings(tuple(rows), tuple(plots))
 
 
-def spread_row(figure: str, metric: str, values: list[float], source: str = "", note: str = "") -> Row:
-    """Row with the median of the seeds, and the lowest and highest."""
+def spread_row(figure: str, metric: str, values: list[float], source: str = "", note: str = "") -> FigureRow:
+    """FigureRow with the median of the seeds, and the lowest and highest."""
     return median_row(figure, metric, values, source, note)

@@ -20,7 +20,7 @@ from papers.colocation.exact import conclude_gaps, gaps_from_optimum
 from papers.colocation.fleet import drawn_fleet
 from papers.colocation.limits import conclude_limited, limited, spread_row
 from papers.colocation.usage_clusters import cluster_usage, elbow
-from papers.rows import Findings, Part, RequiredRow, Row, order_row, unreproduced
+from papers.figures.rows import FigureRow, Findings, Part, RequiredRow, order_row, unreproduced
 
 Seeds = list[tuple[dict[str, PackedFleet], dict[str, MovedFleet], dict[float, PackedFleet]]]
 SYNTHETIC: Final = (
@@ -86,7 +86,7 @@ def _relative(results: Seeds, name: str, value: Callable[[PackedFleet], float]) 
     return [100 * (value(packed[name]) / value(packed["Baseline"]) - 1) for packed, _, _ in results]
 
 
-def _moves(results: Seeds) -> Iterator[Row]:
+def _moves(results: Seeds) -> Iterator[FigureRow]:
     for name in CONFIGURATIONS:
         own = [moves[name] for _, moves, _ in results]
         yield spread_row(
@@ -136,7 +136,7 @@ def _freed(moved: MovedFleet) -> float:
     return float(sum(count * one.speed for count, one in zip(moved.freed, ARCHITECTURES, strict=True)))
 
 
-def _fleet_wide(results: Seeds) -> Iterator[Row]:
+def _fleet_wide(results: Seeds) -> Iterator[FigureRow]:
     for name in CONFIGURATIONS:
         for place, what in enumerate(("cores", "memory")):
             values = [100 * packed[name].fragmentation[place] for packed, _, _ in results]
@@ -172,7 +172,7 @@ def _fleet_wide(results: Seeds) -> Iterator[Row]:
     yield from _risks(results)
 
 
-def _costs(results: Seeds) -> Iterator[Row]:
+def _costs(results: Seeds) -> Iterator[FigureRow]:
     small = [
         100 * (1 - packed["Baseline"].cost[1] / 3.3 / packed["Baseline"].hosts) for packed, _, _ in results
     ]
@@ -194,7 +194,7 @@ def _costs(results: Seeds) -> Iterator[Row]:
                 yield spread_row("Figure 11", f"tasks on a host, {name}, {kind}", values, source, FLEET_WIDE)
 
 
-def _risks(results: Seeds) -> Iterator[Row]:
+def _risks(results: Seeds) -> Iterator[FigureRow]:
     for name, source in (("P99", "+25"), ("P99 Sens", "-22")):
         yield spread_row(
             "Figure 12",
@@ -214,7 +214,7 @@ def _risks(results: Seeds) -> Iterator[Row]:
             )
 
 
-def _dial(results: Seeds) -> Iterator[Row]:
+def _dial(results: Seeds) -> Iterator[FigureRow]:
     for weight in LAMBDAS:
         own = [dials[weight] for _, _, dials in results]
         yield spread_row(
@@ -233,7 +233,7 @@ def _dial(results: Seeds) -> Iterator[Row]:
         )
 
 
-def _orders(results: Seeds) -> Iterator[Row]:
+def _orders(results: Seeds) -> Iterator[FigureRow]:
     """Orders of configurations, and of the dial's settings."""
     orders: dict[str, Callable[[int], bool]] = {
         "hosts: P99 < P99 CPU": lambda at: results[at][0]["P99"].hosts < results[at][0]["P99 CPU"].hosts,

@@ -39,7 +39,7 @@ from papers.corral.workloads import (
     w1,
     w2,
 )
-from papers.rows import Findings, Part, Row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 RATES_MB_PER_S: Final = (10, 40, 160)  # of a task
 FIRST_ABLATION_SEED: Final = 200
@@ -84,7 +84,7 @@ def _against_varys(jobs: list[RackJob], seed: int) -> float:
 
 def conclude_rates(results: list[list[dict[str, float]]]) -> Findings:
     """Rows of each rate: levels, and the orders that fail at the assumed one."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     lines = (
         ("Figure 4.10", "W1 batch", "W1, makespan against Yarn-CS, %", "-10 to -33"),
         ("Figure 4.12", "W1 online", "W1, mean completion against Yarn-CS, %", "-26 to -36"),

@@ -18,7 +18,7 @@ from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackJob, rack_response_s
 from papers.corral.runs import level, order
 from papers.corral.workloads import ONLINE_S, RACKS, TESTBED, w2
-from papers.rows import Findings, Part, Row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 FIRST_GAP_SEED: Final = 300
 MOST_SEEDS: Final = 4
@@ -67,7 +67,7 @@ def parts_of(job: RackJob) -> list[RackJob]:
 
 def conclude_gaps(results: list[list[tuple[float, float]]]) -> Findings:
     """Rows of both gaps in each case, and whether the order holds."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     figure = "Section 4.3.5"
     for case, seeds in zip(CASES, results, strict=True):
         told = f"ablation, {case}"

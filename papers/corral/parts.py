@@ -8,7 +8,7 @@ from papers.corral.planner import planner
 from papers.corral.selector import selector
 from papers.corral.selector_ablation import selector_ablations
 from papers.corral.speed import speed
-from papers.rows import Part
+from papers.figures.rows import Part
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -38,7 +38,7 @@ from papers.corral.workloads import (
     FLOW_JOBS,
     FLOW_RACKS,
 )
-from papers.rows import Findings, Part, Row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 
 def _of(one: Mapping[str, object], name: str) -> Mapping[str, float]:
@@ -50,7 +50,7 @@ def _of(one: Mapping[str, object], name: str) -> Mapping[str, float]:
 
 
 def _batch_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     by_name = dict(zip(WORKLOADS, results, strict=True))
     sources = {
         "Corral": "-10 to -33, least on W2",
@@ -113,7 +113,7 @@ def _batch_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findin
 
 
 def _online_rows(results: list[list[dict[str, FiguresByName | float]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     by_name = dict(zip(WORKLOADS, results, strict=True))
     for workload, seeds in by_name.items():
         for key, source in (("median", "-30 to -56"), ("mean", "-26 to -36")):
@@ -169,7 +169,7 @@ def _dag_rows(results: list[list[FiguresByName]]) -> Findings:
 
 
 def _mixed_rows(results: list[list[dict[str, Mapping[str, Mapping[str, float]]]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for part, key, source in (
         ("recurring", "mean", "-33"),
         ("recurring", "median", "-27"),
@@ -191,7 +191,7 @@ def _mixed_rows(results: list[list[dict[str, Mapping[str, Mapping[str, float]]]]
 
 
 def _load_rows(results: list[list[FiguresByName]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     figure = "Figure 4.17a"
     by_rate = dict(zip(RATES, results, strict=True))
     for rate, seeds in by_rate.items():
@@ -209,7 +209,7 @@ def _load_rows(results: list[list[FiguresByName]]) -> Findings:
 
 
 def _background_rows(results: list[list[dict[str, FiguresByName]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     figure = "Figure 4.17b"
     gains: dict[tuple[float, str], list[float]] = {}
     for gbps, seeds in zip(BACKGROUNDS, results, strict=True):

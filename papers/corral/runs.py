@@ -15,7 +15,7 @@ from kwiken.batch.racks.planning import PlannedRacks, plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
 from kwiken.batch.racks.schedule import Objective
-from papers.rows import Row, median_row, order_row
+from papers.figures.rows import FigureRow, median_row, order_row
 
 OWN: Final = "own plan"  # with prices and exchanges
 SCHEDULERS: Final = ("Yarn-CS", "Corral", "LocalShuffle", "ShuffleWatcher", OWN)
@@ -69,13 +69,13 @@ def simulated(
     return simulate_racks(jobs, racks, rack, scheduler, rates=rates, seed=seed, grain_s=grain_s)
 
 
-def level(figure: str, metric: str, values: Sequence[float], source: str = "", note: str = "") -> Row:
-    """Row of a median over seeds, with the range."""
+def level(figure: str, metric: str, values: Sequence[float], source: str = "", note: str = "") -> FigureRow:
+    """FigureRow of a median over seeds, with the range."""
     return median_row(figure, metric, values, source, note)
 
 
-def order(figure: str, metric: str, held: Sequence[bool], source: str = "") -> Row:
-    """Row of an order."""
+def order(figure: str, metric: str, held: Sequence[bool], source: str = "") -> FigureRow:
+    """FigureRow of an order."""
     return order_row(figure, metric, held, source)
 
 

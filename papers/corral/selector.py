@@ -19,12 +19,12 @@ from papers.corral.requests import (
     shared_fairly,
 )
 from papers.corral.runs import FIRST_SEED, below, change, level, order
-from papers.rows import (
+from papers.figures.rows import (
+    FigureRow,
     Findings,
     Part,
     Plot,
     PlotSeries,
-    Row,
     over_seeds,
     row,
 )
@@ -142,7 +142,7 @@ def _rows(results: list[list[dict[str, RequestAdmission]]]) -> Findings:
 Cases = dict[tuple[str, float], list[dict[str, RequestAdmission]]]
 
 
-def _rejections(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) -> list[Row]:
+def _rejections(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) -> list[FigureRow]:
     rows = []
     source = {
         "Corral-I": "3 to 14 points below Baseline" if kind == "occupancy" else "19.9 below Baseline at 900",
@@ -191,7 +191,7 @@ def _rejections(by_case: Cases, figure: str, kind: str, values: tuple[float, ...
     return rows
 
 
-def _goodput(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) -> list[Row]:
+def _goodput(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) -> list[FigureRow]:
     rows = []
     for value in values:
         shown = f"{100 * value:g}%" if kind == "occupancy" else f"{value:g} Mbit/s"
@@ -209,7 +209,7 @@ def _goodput(by_case: Cases, figure: str, kind: str, values: tuple[float, ...]) 
     return rows
 
 
-def _network(by_case: Cases) -> list[Row]:
+def _network(by_case: Cases) -> list[FigureRow]:
     rows = []
     for value in OVERSUBSCRIPTIONS:
         points = by_case["oversubscription", value]
@@ -228,7 +228,7 @@ def _network(by_case: Cases) -> list[Row]:
     return rows
 
 
-def _fair(by_case: Cases) -> list[Row]:
+def _fair(by_case: Cases) -> list[FigureRow]:
     rows = []
     for value in OCCUPANCIES:
         points = by_case["occupancy", value]
@@ -258,7 +258,7 @@ def _fair(by_case: Cases) -> list[Row]:
     return rows
 
 
-def _slack(by_case: Cases) -> list[Row]:
+def _slack(by_case: Cases) -> list[FigureRow]:
     rows = []
     for value in SLACKS:
         points = by_case["slack", value]
@@ -277,7 +277,7 @@ def _slack(by_case: Cases) -> list[Row]:
     return rows
 
 
-def _time(by_case: Cases) -> list[Row]:
+def _time(by_case: Cases) -> list[FigureRow]:
     rows = []
     for value in OCCUPANCIES:
         points = by_case["occupancy", value]
@@ -315,7 +315,7 @@ def _time(by_case: Cases) -> list[Row]:
     return rows
 
 
-def _testbed(by_case: Cases) -> list[Row]:
+def _testbed(by_case: Cases) -> list[FigureRow]:
     points = by_case["testbed", 0.0]
     note = "100 requests on the simulated cluster, disks of 250 Mbit/s; the source's 26 nodes are real"
     return [

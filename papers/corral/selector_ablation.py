@@ -24,7 +24,7 @@ from papers.corral.requests import (
     drawn_requests,
 )
 from papers.corral.runs import below, change, level, order
-from papers.rows import Findings, Part, Row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 FIRST_SELECTOR_SEED: Final = 300
 MOST_SEEDS: Final = 4
@@ -59,7 +59,7 @@ def within_sizes(largest: float, seed: int) -> list[Admissions]:
 
 def conclude_sizes(results: list[list[list[Admissions]]]) -> Findings:
     """Rows of each greatest size: slots, rejections, goodput, and the orders that failed."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     by_occupancy = [place for place, point in enumerate(POINTS) if point.bandwidth == MIDDLE.bandwidth]
     by_bandwidth = [place for place, point in enumerate(POINTS) if point.occupancy == MIDDLE.occupancy]
     for largest, seeds in zip(LARGEST, results, strict=True):
@@ -122,7 +122,7 @@ def at_load(occupancy: float, seed: int) -> Admissions:
 
 def conclude_loads(results: list[list[Admissions]]) -> Findings:
     """Rows of each load: what is left to gain, slots, goodput, and the order."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     figure = "Figure 4.9"
     for occupancy, seeds in zip(LOADS, results, strict=True):
         told = f"ablation, occupancy {100 * occupancy:g}%"

@@ -8,7 +8,7 @@ from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import rack_response_s
 from papers.corral.workloads import TESTBED, w1
-from papers.rows import Findings, MissingRow, Part, Row, row
+from papers.figures.rows import FigureRow, Findings, MissingRow, Part, row
 
 JOBS: Final = (50, 100, 200, 500)
 RACKS: Final = 100
@@ -26,7 +26,7 @@ def looks(jobs: int) -> tuple[float, float, float]:
 
 
 def _rows(results: list[tuple[float, float, float]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for jobs, (own, literal, gap) in zip(JOBS, results, strict=True):
         rows += [
             row("Figure 4.3", f"schedules evaluated, {jobs} jobs on {RACKS} racks", own, note=BENCHMARK),

@@ -23,8 +23,8 @@ from papers.echo.studies import (
     subsets,
 )
 from papers.echo.systems import COMBINE, DAY_BINS, WEBSEARCH, window_of_bins
-from papers.rows import Part, RequiredRow, unreproduced
-from papers.tables import StatedRow, Value, exact, given, level, levels as rows_of, once, order, study
+from papers.figures.rows import Part, RequiredRow, unreproduced
+from papers.figures.tables import StatedRow, Value, exact, given, level, levels as rows_of, once, order, study
 
 # Of the reported runs. Those from 7000 and 7100 showed peaks and bands that were counted wrongly.
 FIRST_SEED: Final = 7200

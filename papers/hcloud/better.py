@@ -10,8 +10,8 @@ from kwiken.allocator.provisioning.document import study_provision
 from kwiken.allocator.provisioning.load_curve import curve_of
 from kwiken.allocator.provisioning.offers import NodeOffer, PriceList, Terms
 from kwiken.allocator.provisioning.strategies import HINDSIGHT, Market, ProvisioningSettings, market
+from papers.figures.rows import FigureRow, Findings, Part, order_row, over_seeds
 from papers.hcloud.runs import RATIO, Figures, cloud_figures, level
-from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.load_shapes import drawn_load
 from papers.worlds.cloud.scenarios import draw_jobs
 from papers.worlds.cloud.settings import CloudSettings, Keeping
@@ -58,7 +58,7 @@ LOADS: Final = tuple((shape, ratio) for shape in SHAPES for ratio in RATIOS)
 
 
 def _load_rows(results: list[list[Figures]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for (shape, ratio), seeds in zip(LOADS, results, strict=True):
         demand = f"M {np.median([one['mean'] for one in seeds]):.0f} cores"
         for name in seeds[0]:

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.provisioning.pricing import Commitment
+from papers.figures.rows import FigureRow, Findings, Plot, PlotSeries, order_row
 from papers.hcloud.price_models import break_even_weeks, sustained_use_factor
 from papers.hcloud.runs import RATIO, Figures, level
-from papers.rows import Findings, Plot, PlotSeries, Row, order_row
 from papers.worlds.cloud.scenarios import CLOUD_SCENARIOS
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
@@ -39,7 +39,7 @@ def cost_findings(results: list[Costs]) -> Findings:
     Args:
         results: figures of every strategy on every scenario, by seed.
     """
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     base = [_hourly(one["static"]["SR"]) for one in results]
     for scenario in CLOUD_SCENARIOS:
         demand = _m(results, scenario)
@@ -79,7 +79,7 @@ def cost_findings(results: list[Costs]) -> Findings:
     return Findings(tuple(rows), _plots(results[0]))
 
 
-def _short_use(results: list[Costs]) -> list[Row]:
+def _short_use(results: list[Costs]) -> list[FigureRow]:
     rows = []
     for weeks in SHORT_WEEKS:
         values = [
@@ -98,7 +98,7 @@ def _short_use(results: list[Costs]) -> list[Row]:
     return rows
 
 
-def _cost_orders(results: list[Costs]) -> list[Row]:
+def _cost_orders(results: list[Costs]) -> list[FigureRow]:
     rows = []
     for first, second in (("OdM", "OdF"), ("HM", "HF"), ("HM", "OdF"), ("HF", "SR"), ("HM", "SR")):
         rows.append(
@@ -126,7 +126,7 @@ def _crossing(costs: dict[str, Figures]) -> float:
     return (costs["SR"]["reserved cores"] - costs["HM"]["reserved cores"]) / costs["HM"]["rented cores"]
 
 
-def _ratios(results: list[Costs]) -> list[Row]:
+def _ratios(results: list[Costs]) -> list[FigureRow]:
     rows = [
         level(
             "Figure 12",
@@ -146,7 +146,7 @@ def _ratios(results: list[Costs]) -> list[Row]:
     return rows
 
 
-def _weeks(results: list[Costs]) -> list[Row]:
+def _weeks(results: list[Costs]) -> list[FigureRow]:
     rows = []
     for scenario in CLOUD_SCENARIOS:
         costs = [one[scenario] for one in results]
@@ -208,7 +208,7 @@ def _first_week(costs: dict[str, Figures], cheaper: str, other: str) -> float:
     return float(len(WEEKS) + 1)
 
 
-def _models(results: list[Costs]) -> list[Row]:
+def _models(results: list[Costs]) -> list[FigureRow]:
     """HM beside OdF under other pricing: without reservations, and with discounts for sustained use."""
     rows = []
     demand = _m(results, "high")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from papers.figures.rows import Part
 from papers.hcloud.better import better
 from papers.hcloud.policies import policies
 from papers.hcloud.strategies import strategies
 from papers.hcloud.sweeps import sweeps
 from papers.hcloud.variability import variability
-from papers.rows import Part
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from papers.figures.rows import FigureRow, Findings, Part, order_row, over_seeds
 from papers.hcloud.runs import Figures, cloud_figures, level
-from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.mapping import POLICIES
 from papers.worlds.cloud.settings import CloudSettings
 
@@ -73,7 +73,7 @@ def _rows(results: list[list[dict[str, Figures]]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _limits(results: list[list[dict[str, Figures]]]) -> list[Row]:
+def _limits(results: list[list[dict[str, Figures]]]) -> list[FigureRow]:
     rows = []
     for hybrid, seeds in zip(HYBRIDS, results, strict=True):
         values = [one["P8"] for one in seeds]

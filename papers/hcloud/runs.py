@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from papers.rows import Row, median_row
+from papers.figures.rows import FigureRow, median_row
 from papers.worlds.cloud.scenarios import draw_jobs
 from papers.worlds.cloud.settings import CloudSettings, CloudStrategy
 from papers.worlds.cloud.simulation import run_cloud
@@ -78,8 +78,10 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def level(figure: str, metric: str, values: Sequence[float], source: str = "", note: str = LEVEL_NOTE) -> Row:
-    """Row of a median over the seeds."""
+def level(
+    figure: str, metric: str, values: Sequence[float], source: str = "", note: str = LEVEL_NOTE
+) -> FigureRow:
+    """FigureRow of a median over the seeds."""
     return median_row(figure, metric, values, source, note)
 
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from papers.figures.rows import FigureRow, Findings, Part, order_row, over_seeds
 from papers.hcloud.costs import cost_findings
 from papers.hcloud.runs import Figures, cloud_figures, level
-from papers.rows import Findings, Part, Row, order_row, over_seeds
 from papers.worlds.cloud.scenarios import CLOUD_SCENARIOS, draw_jobs
 from papers.worlds.cloud.settings import CloudSettings
 
@@ -41,7 +41,7 @@ def drawn(scenario: str, seed: int) -> Figures:
 
 
 def _drawn_rows(scenarios: tuple[str, ...], results: list[list[Figures]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for scenario, seeds in zip(scenarios, results, strict=True):
         cores, ratio, mix, end = TABLE[scenario]
         for metric, name, source in (
@@ -73,7 +73,7 @@ CASES: Final[Cases] = tuple((scenario, known) for scenario in CLOUD_SCENARIOS fo
 
 def _compared_rows(results: list[list[dict[str, Figures]]]) -> Findings:
     by_case = dict(zip(CASES, results, strict=True))
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for scenario in CLOUD_SCENARIOS:
         known, unknown = by_case[scenario, True], by_case[scenario, False]
         rows += _performance(scenario, known, unknown)
@@ -89,7 +89,7 @@ def _cost_rows(results: list[list[dict[str, Figures]]]) -> Findings:
     return cost_findings([dict(zip(CLOUD_SCENARIOS, one, strict=True)) for one in zip(*results, strict=True)])
 
 
-def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[Row]:
+def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[FigureRow]:
     rows = []
     for label, seeds in (("with profiles", known), ("without", unknown)):
         for name in NAMES:
@@ -111,7 +111,7 @@ def _performance(scenario: str, known: list[Any], unknown: list[Any]) -> list[Ro
     return rows
 
 
-def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[Row]:
+def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[FigureRow]:
     rows = []
     for name, source in (("SR", "2.4"), ("OdF", ""), ("OdM", ""), ("HF", "2.4"), ("HM", "2.77")):
         figure = "Figure 10" if name in {"HF", "HM"} else "Figure 4"
@@ -147,7 +147,7 @@ def _gains(scenario: str, known: list[Any], unknown: list[Any]) -> list[Row]:
     return rows
 
 
-def _orders(known: list[dict[str, Figures]]) -> list[Row]:
+def _orders(known: list[dict[str, Figures]]) -> list[FigureRow]:
     """Order of the strategies in high variability, and how far the hybrids are behind."""
     rows = []
     chain = ("SR", "HF", "HM", "OdF", "OdM")
@@ -167,7 +167,7 @@ def _orders(known: list[dict[str, Figures]]) -> list[Row]:
     return [*rows, level("Figure 10", "high: hybrids behind SR, share", within, "within 0.08")]
 
 
-def _high(known: list[dict[str, Figures]]) -> list[Row]:
+def _high(known: list[dict[str, Figures]]) -> list[FigureRow]:
     rows = []
     for name, source in (("SR", "120"), ("OdF", "132"), ("OdM", "178"), ("HF", "123"), ("HM", "123")):
         rows.append(

@@ -5,17 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from papers.hcloud.runs import Figures, cloud_figures, level
-from papers.rows import (
+from papers.figures.rows import (
+    FigureRow,
     Findings,
-    Kind,
     Part,
     Plot,
     PlotSeries,
-    Row,
+    RowKind,
     order_row,
     over_seeds,
 )
+from papers.hcloud.runs import Figures, cloud_figures, level
 from papers.worlds.cloud.settings import CloudSettings
 
 NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
@@ -49,7 +49,7 @@ def swept(kind: str, name: str, seed: int) -> list[Figures]:
 
 def _rows(kind: str, results: list[list[list[Figures]]]) -> Findings:
     by_name = dict(zip(NAMES, results, strict=True))
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     plots = []
     for points in (POINTS[kind],):
         figure, label = LABELS[kind]
@@ -84,7 +84,7 @@ def _rows(kind: str, results: list[list[list[Figures]]]) -> Findings:
     return Findings(tuple(rows), tuple(plots))
 
 
-def _orders(kind: str, by_name: dict[str, list[list[Figures]]]) -> list[Row]:
+def _orders(kind: str, by_name: dict[str, list[list[Figures]]]) -> list[FigureRow]:
     def rise(name: str, key: str = "p95 loss") -> list[float]:
         return [one[-1][key] - one[0][key] for one in by_name[name]]
 
@@ -104,7 +104,7 @@ def _orders(kind: str, by_name: dict[str, list[list[Figures]]]) -> list[Row]:
     rows = []
     changed = {"spin-up": "spin-up", "load": "load by others", "share": "the share"}[kind]
     # Reserved nodes have no spin-up and no other load here, so that the row cannot fail for either.
-    flat = Kind.ORDER if kind == "share" else Kind.INPUT
+    flat = RowKind.ORDER if kind == "share" else RowKind.INPUT
     held = [abs(up) <= FLAT for up in rise("SR")]
     rows.append(order_row(figure, f"high: SR does not change with {changed}", held, "flat", kind=flat))
     losses = list(zip(*(rise(name) for name in NAMES[1:]), strict=True))

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
+from papers.figures.rows import Findings, Part, order_row, over_seeds
 from papers.hcloud.runs import level
-from papers.rows import Findings, Part, order_row, over_seeds
 from papers.worlds.cloud.weather import (
     HOST_SPREAD,
     RESOURCES,

@@ -7,6 +7,16 @@ from typing import Any, Final
 import numpy as np
 
 from kwiken.allocator.contention.ramp import Ramp
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    percent,
+    row,
+    unreproduced,
+)
 from papers.ibench.coverage import (
     covered_by_draws,
     covered_by_permutation,
@@ -17,16 +27,6 @@ from papers.ibench.required import REQUIRED
 from papers.ibench.scenario import CHOICES, performance
 from papers.ibench.simulated_machine import SimulatedResource, simulate_ramp
 from papers.paragon.tables import TABLE_3_2, sensitivities
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    percent,
-    row,
-    unreproduced,
-)
 
 LINES: Final = 8 * 2**20 // 64  # of the source's last-level cache
 LEVELS: Final = np.linspace(0.0, 1.0, 21)
@@ -122,7 +122,7 @@ def scheduled(seed: int) -> dict[str, float]:
 
 
 def _conclude_scheduled(results: list[dict[str, float]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for name in list(CHOICES)[1:]:
         gains = np.array([result[name] / result["least loaded"] - 1 for result in results])
         for what, value, source in (

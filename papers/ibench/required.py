@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from papers.rows import RequiredRow
+from papers.figures.rows import RequiredRow
 
 PLACED_ONCE: Final = (
     "the scenario places once and has no time; `python -m papers.worlds` plays placement over time"

@@ -9,9 +9,9 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.tail.apportion.sum_of_variances import sumvar
 from kwiken.tail.curves.copies import correlated_copies
+from papers.figures.rows import FigureRow, Findings, Part, Plot, PlotSeries, gain, percent, row
 from papers.kwiken.policies_compared import compare_policies
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, Plot, PlotSeries, Row, gain, percent, row
 from papers.worlds.populations.services import POPULATIONS, population, population_profile
 
 REQUESTS = 8_000  # requests of a DAG in each period
@@ -93,7 +93,7 @@ def _calls(distribution: str, rng: np.random.Generator) -> Floats:
 
 def conclude_policies(results: list[dict[str, list[float]]]) -> Findings:
     """Rows for every policy at every cost."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for distribution, result in zip(DISTRIBUTIONS, results, strict=True):
         for place, cost in enumerate(COSTS):
             for name, values in result.items():

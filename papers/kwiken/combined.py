@@ -16,18 +16,18 @@ from kwiken.tail.partial.loss_budget import sequential_costs
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import apply_rule
 from kwiken.tail.partial.tuning import Tuned, tune_stop_rule, tune_wait_for_fraction
-from papers.kwiken.trial.dag_trial import DagTrial, Sample
-from papers.rows import (
+from papers.figures.rows import (
+    FigureRow,
     Findings,
     Part,
     Plot,
     PlotSeries,
-    Row,
     gain,
     order_row,
     percent,
     row,
 )
+from papers.kwiken.trial.dag_trial import DagTrial, Sample
 from papers.worlds.populations.services import POPULATIONS, StageDistribution, fan_out_queries, population
 
 REQUESTS = 6000
@@ -200,7 +200,7 @@ def conclude_combined(results: list[dict[str, list[float]]]) -> Findings:
     return Findings((*rows, *_relation_rows(results), *_panel_c_rows(results)), _panels(found))
 
 
-def _relation_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
+def _relation_rows(results: list[dict[str, list[float]]]) -> tuple[FigureRow, ...]:
     """Rows of the relations between the levers: what one adds to the other, and their orders by DAG."""
 
     def mean(key: str, place: int) -> float:
@@ -249,7 +249,7 @@ def _useful_loss(cuts: list[float]) -> float:
     return next(loss for loss, cut in zip(LOSSES[1:], cuts, strict=True) if cut >= NEARLY_ALL * cuts[-1])
 
 
-def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[Row, ...]:
+def _panel_c_rows(results: list[dict[str, list[float]]]) -> tuple[FigureRow, ...]:
     given = float(np.mean([np.mean(np.array(result["budget"]) > MIN_BUDGET_SHARE) for result in results]))
     condition = "of the ten stages that vary most, at 0.1% loss and 3% reissues"
     order = [float(spearmanr(result["variance"], result["budget"]).statistic) for result in results]

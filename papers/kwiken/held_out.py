@@ -15,7 +15,7 @@ from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.trace_driven import replay
-from papers.rows import Findings, Part, Plot, PlotSeries, Row, percent, row
+from papers.figures.rows import FigureRow, Findings, Part, Plot, PlotSeries, percent, row
 from papers.worlds.populations.services import POPULATIONS, StageDistribution, population, population_profile
 
 EARLIER, LATER = 6_000, 12_000
@@ -76,7 +76,7 @@ def _plans(early: Profile, budget: float) -> dict[str, Plan]:
 
 def conclude(results: list[list[Judged]]) -> Findings:
     """Rows and plot for every population and budget."""
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     lines = []
     for place, (name, budget, _) in enumerate(CASES):
         dags = [dag for part in results[place * PARTS : (place + 1) * PARTS] for dag in part]
@@ -97,7 +97,7 @@ def conclude(results: list[list[Judged]]) -> Findings:
     return Findings(tuple(rows), (plot,))
 
 
-def _ahead_rows(dags: list[Judged], label: str) -> list[Row]:
+def _ahead_rows(dags: list[Judged], label: str) -> list[FigureRow]:
     rows = []
     for rho in CORRELATIONS:
         copies = "independent copies" if rho == 0 else f"copies correlated at {rho:g}"
@@ -113,7 +113,7 @@ def _ahead_rows(dags: list[Judged], label: str) -> list[Row]:
     return rows
 
 
-def _objectives_row(dags: list[Judged], label: str) -> Row:
+def _objectives_row(dags: list[Judged], label: str) -> FigureRow:
     ahead = [dag.cut["tail", 0.0] - dag.cut["variance", 0.0] for dag in dags]
     means = ", ".join(
         f"{percent(float(np.mean([dag.cut[method, 0.0] for dag in dags])))} ({method})"
@@ -124,7 +124,7 @@ def _objectives_row(dags: list[Judged], label: str) -> Row:
     return row("Held out", metric, percent(float(np.median(ahead))), source="above 0", note=note)
 
 
-def _budget_rows(dags: list[Judged], label: str) -> list[Row]:
+def _budget_rows(dags: list[Judged], label: str) -> list[FigureRow]:
     spent = np.array([dag.spent[OBJECTIVES[0]] for dag in dags])
     kept = percent(float((np.abs(spent - 1) <= WITHIN).mean()))
     over = int((spent > 1 + WITHIN).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from papers.figures.rows import Part, unreproduced
 from papers.kwiken import beyond, combined, held_out, reissues
 from papers.kwiken.causes.heat import heat_part
 from papers.kwiken.causes.not_reproduced import NOT_REPRODUCED
@@ -10,7 +11,6 @@ from papers.kwiken.comparisons.random_search import search_part
 from papers.kwiken.comparisons.scatter import scatter_part
 from papers.kwiken.late_requests.timeline import late_parts
 from papers.kwiken.partial_answers import incomplete
-from papers.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -11,6 +11,17 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.model.latency import critical_path
 from kwiken.tail.apportion.sum_of_variances import Allocation, equal_budget, sumvar, uniform_fraction
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    gain,
+    order_row,
+    percent,
+    row,
+)
 from papers.kwiken.late_requests.global_reissue import (
     run_global_reissue,
     tune_global_reissue,
@@ -24,17 +35,6 @@ from papers.kwiken.shape import (
     shape_rows,
 )
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    gain,
-    order_row,
-    percent,
-    row,
-)
 from papers.worlds.populations.services import POPULATIONS, population
 
 REQUESTS = 20_000
@@ -193,7 +193,7 @@ def _mean(values: list[float]) -> float:
     return percent(float(np.mean(values)))
 
 
-def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
+def _gain_rows(seeds: list[list[DagResult]]) -> tuple[FigureRow, ...]:
     dags = [dag for seed in seeds for dag in seed]
     by_seed = {b: [float(np.mean([dag.sumvar[b] for dag in seed])) for seed in seeds] for b in BUDGETS}
     source = {0.05: "29", 1.0: "50 to 60 (5% is about half)"}
@@ -219,7 +219,7 @@ def _gain_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _even_spread_rows(dags: list[DagResult]) -> tuple[FigureRow, ...]:
     rows = []
     for budget in (0.01, 0.05):
         for label, values in (
@@ -235,7 +235,7 @@ def _even_spread_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _order_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
+def _order_rows(seeds: list[list[DagResult]]) -> tuple[FigureRow, ...]:
     """Rows of the orders of allocations and of percentiles, each by the means over a seed's DAGs."""
     fraction, equal = EVEN_SPREADS
     rows = []
@@ -260,7 +260,7 @@ def _order_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _weight_rows(dags: list[DagResult]) -> tuple[FigureRow, ...]:
     tried = [dag for dag in dags if dag.weighted]
     rows = []
     for label in tried[0].weighted if tried else ():
@@ -270,7 +270,7 @@ def _weight_rows(dags: list[DagResult]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
+def _late_rows(seeds: list[list[DagResult]]) -> tuple[FigureRow, ...]:
     tried = [[dag.late for dag in seed] for seed in seeds if seed[0].late]
     rows = []
     for share in LATE_SHARES:
@@ -286,7 +286,7 @@ def _late_rows(seeds: list[list[DagResult]]) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _split_rows(dags: list[DagResult]) -> tuple[Row, ...]:
+def _split_rows(dags: list[DagResult]) -> tuple[FigureRow, ...]:
     difference = percent(float(np.median(np.abs([dag.train_5 - dag.sumvar[0.05] for dag in dags]))))
     spent = [percent(dag.spent_5) for dag in dags]
     note = f"from {min(spent)} to {max(spent)}; independent draws have no drift"

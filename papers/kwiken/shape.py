@@ -9,8 +9,8 @@ from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
 from kwiken.tail.diagnosis.blamed_stages import characterise
+from papers.figures.rows import FigureRow, Plot, PlotSeries, percent, row
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Plot, PlotSeries, Row, percent, row
 
 HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
 SOME_REISSUED, MANY_REISSUED = 0.1, 0.5  # shares of calls reissued at which the source describes its curves
@@ -88,7 +88,7 @@ def shape_of(trial: DagTrial, latency_ms: Floats) -> Shape:
     )
 
 
-def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
+def shape_rows(dags: list[Shape]) -> tuple[FigureRow, ...]:
     """Rows of Figures 2.2 to 2.5 and Equation 5.2."""
     whole = np.array([dag.tail_ratio for dag in dags])
     p95 = np.array([dag.p95_ratio for dag in dags])
@@ -140,7 +140,7 @@ def shape_rows(dags: list[Shape]) -> tuple[Row, ...]:
     )
 
 
-def _stage_rows(dags: list[Shape]) -> tuple[Row, ...]:
+def _stage_rows(dags: list[Shape]) -> tuple[FigureRow, ...]:
     means, sds, some, many = (
         np.concatenate([getattr(dag, name) for dag in dags])
         for name in ("means_ms", "sds_ms", "left_some", "left_many")

@@ -8,7 +8,16 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from papers import rows as rows_of
+from papers.figures import rows as rows_of
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    over_seeds,
+    row,
+)
 from papers.lsh.desired_intervals import DesiredIntervals, desired_intervals
 from papers.lsh.population import (
     CONFIGURATIONS,
@@ -18,15 +27,6 @@ from papers.lsh.population import (
 )
 from papers.lsh.prediction import training_rows
 from papers.lsh.predictors import PREDICTORS, neighbours
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    over_seeds,
-    row,
-)
 
 TRAINING: Final = 150
 POOL: Final = 158  # applications that the training set is taken from; the other 40 are predicted
@@ -163,13 +163,13 @@ SEEDED: Final = (
 )
 
 
-def median_row(figure: str, metric: str, values: Sequence[float], source: str = "") -> Row:
-    """Row of the median over seeds."""
+def median_row(figure: str, metric: str, values: Sequence[float], source: str = "") -> FigureRow:
+    """FigureRow of the median over seeds."""
     return rows_of.median_row(figure, metric, values, source, SEEDED)
 
 
-def order_row(figure: str, metric: str, pairs: Iterable[tuple[float, float]]) -> Row:
-    """Row of the order in which the first figure is above the second."""
+def order_row(figure: str, metric: str, pairs: Iterable[tuple[float, float]]) -> FigureRow:
+    """FigureRow of the order in which the first figure is above the second."""
     return rows_of.order_row(figure, metric, [first > second for first, second in pairs])
 
 
@@ -221,7 +221,7 @@ def _conclude(results: list[list[dict[str, Values]]]) -> Findings:
     return Findings(tuple(rows), (plot,))
 
 
-def _example() -> list[Row]:
+def _example() -> list[FigureRow]:
     columns = np.array([0, 1])
     found = neighbours(EXAMPLE_ROWS, columns, np.array([[0.2, 0.3]]))[0]
     told = (".65", ".55", ".20", ".25")
@@ -231,7 +231,7 @@ def _example() -> list[Row]:
     ]
 
 
-def _measured(of: Of) -> list[Row]:
+def _measured(of: Of) -> list[FigureRow]:
     two = MEASURED
     rows = [
         median_row("Figure 2a", f"scores inside of {20 - 2 * count}, {name}, {count} measured{words}", values)
@@ -269,7 +269,7 @@ def _measured(of: Of) -> list[Row]:
     return rows
 
 
-def _sizes(of: Of) -> list[Row]:
+def _sizes(of: Of) -> list[FigureRow]:
     rows = [
         median_row("Figure 2b", f"scores inside of 16, {name}, {size} known", of("2b", f"{name} {size}"))
         for size in TRAINING_SWEEP
@@ -285,7 +285,7 @@ def _sizes(of: Of) -> list[Row]:
     ]
 
 
-def _configurations(of: Of, seeds: list[dict[str, Values]]) -> list[Row]:
+def _configurations(of: Of, seeds: list[dict[str, Values]]) -> list[FigureRow]:
     told = {0: "13.98", CONFIGURATIONS - 1: "13.7"}
     rows = [
         median_row(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from papers.figures.rows import Part, RequiredRow, unreproduced
 from papers.lsh.accuracy import accuracy
 from papers.lsh.placement import placements
-from papers.rows import Part, RequiredRow, unreproduced
 
 MISSING: Final = (
     RequiredRow(

@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
+from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 from papers.lsh.accuracy import MEASURED, SplitPopulation, median_row, order_row
 from papers.lsh.data_centre import GOOD, CentreOutcome, run_applications
 from papers.lsh.population import CONFIGURATIONS, SHARED
 from papers.lsh.predictors import PREDICTORS
-from papers.rows import Findings, Part, Row, over_seeds
 
 ARRIVALS: Final = 400
 PROFILED: Final = (0, CONFIGURATIONS // 2, CONFIGURATIONS - 1)  # worst, median and best configuration
@@ -89,7 +89,7 @@ def _figures(outcome: CentreOutcome) -> dict[str, float]:
 
 def _conclude(results: list[list[Run]]) -> Findings:
     (seeds,) = results
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
 
     def of(scene: tuple[str, str], manager: str, figure: str) -> list[float]:
         return [each[f"{scene[0]} {scene[1]} {manager}"][figure] for each in seeds]

@@ -16,12 +16,12 @@ from kwiken.batch.jobs.mapreduce.formulas import (
     reserved_times,
     shuffle_over_racks,
 )
+from papers.figures.rows import Part, RequiredRow, unreproduced
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, given, level, once, order, study
 from papers.mrcute.executor import JOBS
 from papers.mrcute.other_frameworks import factorisation_s, web_throughput
 from papers.mrcute.prediction import SLOTS
 from papers.mrcute.trials import SKEWS, TUPLES, shapes, sizes, skewed, slack, stage_errors, table_3_1
-from papers.rows import Part, RequiredRow, unreproduced
-from papers.tables import Line, PlotOf, StatedRow, exact, given, level, once, order, study
 
 WORLD: Final = (
     "simulated executor: list scheduling, start-up of tasks, unequal disks, noise, outliers; its constants "
@@ -150,8 +150,8 @@ OVER_SKEW: Final = PlotOf(
     "coefficient of variation",
     "error, %",
     (
-        Line("Sort", SKEWS, [partial(_percent, skew) for skew in SKEWS]),
-        Line("source", (PRODUCTION_SKEW,), (26.0,), points=True),
+        PlotLine("Sort", SKEWS, [partial(_percent, skew) for skew in SKEWS]),
+        PlotLine("source", (PRODUCTION_SKEW,), (26.0,), points=True),
     ),
 )
 

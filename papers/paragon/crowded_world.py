@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from papers.rows import Findings, Part, Row, median_row, order_row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, median_row, order_row, over_seeds
 from papers.worlds.crowded.comparison import ORDERED, crowded
 
 LOAD: Final = "crowded-full"
@@ -19,7 +19,7 @@ def figures(seed: int) -> Figures:
     return crowded(LOAD, FIRST_SEED + seed, MANAGERS)
 
 
-def _row(figure: str, metric: str, values: list[float], source: str) -> Row:
+def _row(figure: str, metric: str, values: list[float], source: str) -> FigureRow:
     return median_row(figure, f"{LOAD}: {metric}", values, source, NOTE)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from papers.figures.rows import Part, unreproduced
 from papers.paragon.crowded_world import in_crowded_world
 from papers.paragon.required import REQUIRED
 from papers.paragon.scheduling import comparisons
 from papers.paragon.selection import selections
 from papers.paragon.tables import tables
-from papers.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from papers.rows import RequiredRow
+from papers.figures.rows import RequiredRow
 
 HARDWARE: Final = "a property of the source's machines and programs; the simulation has neither"
 ALIKE: Final = "all synthetic sources of contention are measured with the same noise, so none is the hardest"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from papers.rows import Findings, Part, over_seeds
+from papers.figures.rows import Findings, Part, over_seeds
 from papers.scenarios import (
     ALLOCATED_BEYOND,
     Figures,

@@ -13,7 +13,7 @@ from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
 from kwiken.allocator.schedulers.paragon import colocation_quality
-from papers.rows import Findings, Part, over_seeds, row
+from papers.figures.rows import Findings, Part, over_seeds, row
 from papers.worlds.fleet.catalogue import SCENARIOS
 
 CANDIDATES: Final = (16, 64, 128)

@@ -7,6 +7,16 @@ from functools import partial
 import numpy as np
 
 from kwiken.base.arrays import Floats
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    over_seeds,
+    percent,
+    row,
+)
 from papers.paragon.episodes import (
     DENSITIES,
     Episode,
@@ -14,16 +24,6 @@ from papers.paragon.episodes import (
     by_density,
     drawn,
     two_entries,
-)
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    over_seeds,
-    percent,
-    row,
 )
 from papers.worlds.fleet.generators import score_rows
 from papers.worlds.populations.platforms import platform_rows
@@ -158,7 +158,7 @@ def _means(results: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _conclude_decisions(results: list[list[dict[str, float]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for rank, group in zip(PLATFORM_RANKS, results, strict=True):
         found = _means(group)
         note = f"{SYNTHETIC}; {rank} latent trait{'s' * (rank > 1)}"
@@ -181,7 +181,7 @@ def _conclude_sensitivities(results: list[list[dict[str, float]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     lines: list[PlotSeries] = []
     for (kind, rank), group in zip(KINDS, results, strict=True):
         label = f"{kind}, rank {rank}"
@@ -207,7 +207,7 @@ def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Fi
     return Findings(tuple(rows), (plot,))
 
 
-def _method_rows(label: str, group: list[TwoEntries]) -> list[Row]:
+def _method_rows(label: str, group: list[TwoEntries]) -> list[FigureRow]:
     note = "the method with the least held-out error; designed columns leave the least variance"
     shown = ("chosen", "chosen, designed columns", "fold-in, designed columns")
     rows = [

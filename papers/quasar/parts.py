@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from papers.figures.rows import Part, unreproduced
 from papers.quasar.phases import phases
 from papers.quasar.required import REQUIRED
 from papers.quasar.reservations import reservations
 from papers.quasar.scheduling import comparisons
 from papers.quasar.tables import tables
-from papers.rows import Part, unreproduced
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:

@@ -21,7 +21,7 @@ from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
-from papers.rows import Findings, Part, Row, median_row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, median_row, over_seeds
 
 WORKLOADS: Final = 25  # by seed and case
 MINUTES: Final = (0, 2, 10, 30)  # that a change takes; 0 is from one request to the next
@@ -109,7 +109,7 @@ def conclude(results: list[list[tuple[float, float]]]) -> Findings:
     Args:
         results: by case and seed.
     """
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for minutes, by_seed in zip((*MINUTES, NEVER), results, strict=True):
         early, hurt = zip(*by_seed, strict=True)
         if minutes == NEVER:
@@ -135,7 +135,7 @@ def phases(seeds: int) -> tuple[Part, ...]:
     )
 
 
-def _row(metric: str, source: str, values: tuple[float, ...]) -> Row:
+def _row(metric: str, source: str, values: tuple[float, ...]) -> FigureRow:
     note = "work of requests in operation; the source injects contention, and has one value for all changes"
     return median_row("Section 3.8", metric, values, source, note if source else "")
 

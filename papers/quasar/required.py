@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from papers.rows import RequiredRow
+from papers.figures.rows import RequiredRow
 
 FRAMEWORKS: Final = "needs Hadoop, Storm or Spark and their own schedulers; the simulation has no framework"
 SERVICE: Final = "needs the source's service behind its load generator, and auto-scaling as a baseline"

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from papers.rows import Findings, Part, over_seeds, percent, row
+from papers.figures.rows import Findings, Part, over_seeds, percent, row
 from papers.worlds.fleet.targets import random_reservations
 
 USERS: Final = 100_000

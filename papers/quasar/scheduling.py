@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from papers.rows import Findings, Part, over_seeds
+from papers.figures.rows import Findings, Part, over_seeds
 from papers.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 
 SCENARIOS: Final = ("targets", "targets-swings")  # the source's figures are of the first one

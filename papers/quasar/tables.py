@@ -6,6 +6,16 @@ from functools import partial
 
 import numpy as np
 
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    over_seeds,
+    percent,
+    row,
+)
 from papers.paragon.episodes import (
     Episode,
     TwoEntries,
@@ -14,16 +24,6 @@ from papers.paragon.episodes import (
     two_entries,
 )
 from papers.quasar.exhaustive import compare
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    over_seeds,
-    percent,
-    row,
-)
 from papers.worlds.fleet.generators import MAX_REPLICAS, replica_rows, score_rows, size_rows
 from papers.worlds.populations.platforms import platform_rows
 
@@ -101,7 +101,9 @@ def more_entries(seed: int) -> dict[str, list[float]]:
     return found
 
 
-def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str) -> list[Row]:
+def _spread(
+    metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str
+) -> list[FigureRow]:
     found = (np.mean(values), np.percentile(values, 90), np.max(values))
     names = ("mean", "90th percentile", "maximum")
     return [
@@ -111,7 +113,7 @@ def _spread(metric: str, figure: str, values: list[float], source: tuple[str, ..
 
 
 def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for (kind, source), group in zip(TABLE_4_2.items(), results, strict=True):
         for method in group[0].errors:
             values = [error for each in group for error in each.errors[method]]
@@ -130,7 +132,7 @@ def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
 
 
 def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for noise, group in zip((0.02, LOW_NOISE), results, strict=True):
         for method in group[0]:
             values = [error for each in group for error in each[method]]
@@ -140,7 +142,7 @@ def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     (group,) = results
     note = "three traits and a level cannot be told by two entries; columns are designed"
     for entries in group[0]:
@@ -151,7 +153,7 @@ def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
 
 
 def _conclude_densities(results: list[list[Densities]]) -> Findings:
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     lines: list[PlotSeries] = []
     for kind, group in zip(TABLE_4_2, results, strict=True):
         for method in group[0]:
@@ -179,7 +181,7 @@ def _conclude_densities(results: list[list[Densities]]) -> Findings:
 def _conclude_exhaustive(results: list[list[dict[str, list[float]]]]) -> Findings:
     (group,) = results
     note = "7,200 columns; 8 measurements either way; errors are of the joint prediction in both"
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     for name, source in (
         ("exhaustive", ("11.6 to 16.5", "12.1 to 17.6", "13 to 18")),
         ("parallel", ("6.9 to 12.7 by its four errors", "", "")),

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from papers.bounds import Bound
-from papers.rows import Kind, Part, RequiredRow, unreproduced
+from papers.figures.bounds import Bound
+from papers.figures.rows import Part, RequiredRow, RowKind, unreproduced
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, given, level, levels, once, order, study
 from papers.storage_model.studies import CACHES, caches_of, defragmented
 from papers.storage_model.threads import planted_types
 from papers.storage_model.validation import (
@@ -27,7 +28,6 @@ from papers.storage_model.validation import (
     thread_shares,
     total_of_exchange,
 )
-from papers.tables import Line, PlotOf, StatedRow, exact, given, level, levels, once, order, study
 from papers.worlds.disks.applications import APPLICATIONS
 
 FIRST_SEED: Final = 6200  # of the reported runs; 6000 and 6100 on ran before the generator changed
@@ -110,7 +110,7 @@ def _sizes() -> Iterator[StatedRow]:
 TYPES: Final = levels(
     "Table A.2",
     (("planted threads whose type is found, %", "types", "100"), ("types found", "kinds", "6")),
-    kind=Kind.INPUT,
+    kind=RowKind.INPUT,
 )
 EXCHANGE: Final = levels(
     "Table A.3",
@@ -124,7 +124,7 @@ EXCHANGE: Final = levels(
         ),
     ),
     note=LEARNED,
-    kind=Kind.INPUT,
+    kind=RowKind.INPUT,
 )
 
 
@@ -183,7 +183,7 @@ SERVED: Final = PlotOf(
     "rate that a disk serves",
     "intensity",
     "I/Os a second",
-    (Line("served", [1 / scale for scale in INTENSITIES], list(SCALES)),),
+    (PlotLine("served", [1 / scale for scale in INTENSITIES], list(SCALES)),),
     log_x=True,
 )
 DAY: Final = levels(

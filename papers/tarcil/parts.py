@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from papers.rows import Part, RequiredRow, unreproduced
-from papers.tables import StatedRow, exact, given, level, levels, once, order, study
+from papers.figures.rows import Part, RequiredRow, unreproduced
+from papers.figures.tables import StatedRow, exact, given, level, levels, once, order, study
 from papers.tarcil.large_clusters import large, motivation
 from papers.tarcil.short_tasks import (
     AGENTS,

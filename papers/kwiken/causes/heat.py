@@ -14,7 +14,7 @@ from kwiken.base.arrays import Bools, Floats
 from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.diagnosis.heat_map import heat_maps
-from papers.rows import Findings, Part, Plot, PlotSeries, row
+from papers.figures.rows import Findings, Part, Plot, PlotSeries, row
 
 HEAT_MACHINES, HEAT_COLUMNS, QUERIES_OF_COLUMN = 40, 60, 1200
 SLOW_MACHINE, SLOW_SHARE = 7, 0.3  # share of its calls that are slow, all the time

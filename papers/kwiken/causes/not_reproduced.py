@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.rows import RequiredRow
+from papers.figures.rows import RequiredRow
 
 _PACKETS = "rests on packet traces of the source's network; a host sees no packets here"
 _SEARCHES = "rests on responses of the source's production searches"

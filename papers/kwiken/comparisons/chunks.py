@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from kwiken.tail.apportion.sum_of_variances import sumvar
+from papers.figures.rows import Findings, Part, gain, percent, row
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, gain, percent, row
 from papers.worlds.populations.services import POPULATIONS, population
 
 CHUNK_REQUESTS = 10_000  # of a DAG in each period: the source's least

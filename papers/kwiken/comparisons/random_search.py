@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
+from papers.figures.rows import FigureRow, Findings, Part, gain, percent, row
 from papers.kwiken.comparisons.random_allocation import of_split, p99_of, random_allocation
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, Row, gain, percent, row
 from papers.worlds.populations.services import POPULATIONS, population
 
 SEARCH_DAGS, SEARCH_TRIES, SEARCH_REQUESTS = 9, 10_000, 4000
@@ -121,7 +121,7 @@ def conclude_search(results: list[list[Compared]]) -> Findings:
     return Findings(tuple(rows))
 
 
-def _descent_rows(cases: list[Compared]) -> list[Row]:
+def _descent_rows(cases: list[Compared]) -> list[FigureRow]:
     note = f"{len(cases)} cases; moves of {MOVES[0]:.0%} to {MOVES[-1]:.0%} of the budget between two stages"
     ahead = np.mean([case.sumvar - case.descent for case in cases])
     work = np.median([case.simulations / SEARCH_TRIES for case in cases])
@@ -136,7 +136,7 @@ def _descent_rows(cases: list[Compared]) -> list[Row]:
     ]
 
 
-def _row(metric: str, ours: float, source: str, note: str) -> Row:
+def _row(metric: str, ours: float, source: str, note: str) -> FigureRow:
     return row("Section 5.4.2", metric, ours, source=source, note=note)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from kwiken.tail.apportion.sum_of_variances import Allocation, sumvar
+from papers.figures.rows import Findings, Part, Plot, PlotSeries, percent, row
 from papers.kwiken.comparisons.random_allocation import p99_of, random_allocation
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Part, Plot, PlotSeries, percent, row
 from papers.worlds.populations.services import POPULATIONS, population
 
 SCATTER_ALLOCATIONS = 1000  # random allocations in the scatter plot

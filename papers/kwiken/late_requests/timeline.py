@@ -9,18 +9,18 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.tail.diagnosis.blamed_stages import Blame, blame
-from papers.kwiken.late_requests.catch_up_rates import ExtraThreads, prioritise, speed_up
-from papers.rows import (
+from papers.figures.rows import (
+    FigureRow,
     Findings,
     Part,
     Plot,
     PlotSeries,
-    Row,
     gain,
     order_row,
     percent,
     row,
 )
+from papers.kwiken.late_requests.catch_up_rates import ExtraThreads, prioritise, speed_up
 
 REQUESTS = 100_000
 TIME_OUT_MS = {"lookup": 400.0, "snippets": 300.0}
@@ -136,8 +136,8 @@ def conclude(results: list[dict[str, list[tuple[float, float, float]]]]) -> Find
     return Findings(tuple(rows), (plot,))
 
 
-def _both_row(results: list[dict[str, list[tuple[float, float, float]]]]) -> Row:
-    """Row of the order of both helps against the sum of each alone, at the median age."""
+def _both_row(results: list[dict[str, list[tuple[float, float, float]]]]) -> FigureRow:
+    """FigureRow of the order of both helps against the sum of each alone, at the median age."""
     cuts = [{variant: values[AGES.index(1.0)][0] for variant, values in found.items()} for found in results]
     holds = [one[BOTH] > one["threads at both"] + one["priority only"] for one in cuts]
     words = "threads and priority > sum of threads alone and priority alone, p99 cut"

@@ -17,22 +17,22 @@ from kwiken.tail.partial.tuning import (
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    gain,
+    order_row,
+    percent,
+    row,
+)
 from papers.kwiken.partial_answers.learned_wait import tune_learned_wait
 from papers.kwiken.partial_answers.order_statistics import (
     order_quantile,
     rank_for,
     wait_for_fraction_gain,
-)
-from papers.rows import (
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    Row,
-    gain,
-    order_row,
-    percent,
-    row,
 )
 from papers.worlds.populations.services import fan_out_queries
 
@@ -66,7 +66,7 @@ TABLE: tuple[tuple[str, Callable[[float], float], int, float, tuple[float, float
 )
 
 
-def table_row(place: int, seed: int) -> list[Row]:
+def table_row(place: int, seed: int) -> list[FigureRow]:
     """Rows for one line of Table 5.2: exact, and sampled with as few queries as in the source."""
     name, distribution, n, loss, source = TABLE[place]
     runs = [_sampled(distribution, n, loss, np.random.default_rng([seed, place, run])) for run in range(RUNS)]
@@ -172,7 +172,7 @@ def conclude_rules(results: list[dict[str, dict[str, list[float]]]]) -> Findings
     return Findings(tuple(rows), _plots(found))
 
 
-def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[Row]:
+def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[FigureRow]:
     """Rows of the cuts by Kwiken's rule at every loss."""
     return [
         row(
@@ -187,26 +187,26 @@ def _sweep_rows(sweep: dict[str, list[float]], note: str) -> list[Row]:
     ]
 
 
-def _rank_row(results: list[dict[str, dict[str, list[float]]]]) -> Row:
+def _rank_row(results: list[dict[str, dict[str, list[float]]]]) -> FigureRow:
     left = [[result[name]["variance"][0] for name in RANKED] for result in results]
     words = f"variance left, {' < '.join(RANKED)}"
     return order_row("Figure 5.6", words, [bool((np.diff(one) > 0).all()) for one in left], "in this order")
 
 
-def _wide_stage() -> Row:
+def _wide_stage() -> FigureRow:
     level = order_quantile(0.99, WIDE_RESPONDERS, WIDE_RESPONDERS)
     metric = f"percentile of one server that is the p99 of a stage of {WIDE_RESPONDERS} servers"
     return row("Section 1.3", metric, round(100 * level, 3), source="99.999", note="exact")
 
 
-def _few_responders() -> Row:
+def _few_responders() -> FigureRow:
     gained = wait_for_fraction_gain(_log_normal, FEW_RESPONDERS, LOSS, 0.99)
     metric = f"cut of p99 by waiting for all but {LOSS:.1%}, any distribution, n={FEW_RESPONDERS}, %"
     note = "of so few responders none may be missing: a matter of rounding, for every distribution"
     return row("Table 5.2", metric, percent(gained), source="0 (image and video search)", note=note)
 
 
-def _stop_rows(stops: dict[str, list[float]]) -> list[Row]:
+def _stop_rows(stops: dict[str, list[float]]) -> list[FigureRow]:
     words = {
         "answered": "that all responders answered before a stop",
         "progress": "stopped some time after most responders had answered",
@@ -258,7 +258,7 @@ def _plots(found: dict[str, dict[str, list[float]]]) -> tuple[Plot, ...]:
     )
 
 
-def conclude_table(results: list[list[Row]]) -> Findings:
+def conclude_table(results: list[list[FigureRow]]) -> Findings:
     """Rows of all lines of Table 5.2, and of section 1.3."""
     return Findings((*(line for lines in results for line in lines), _wide_stage()))
 

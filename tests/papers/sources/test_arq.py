@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from papers.rows import Reproduction, run
+from papers.figures.rows import Reproduction, run
 from papers.sources import reproduction
 
 PARTS = [

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from papers.figures.rows import Findings, Part, Reproduction, run
 from papers.paragon import tables
 from papers.quasar import exhaustive
-from papers.rows import Findings, Part, Reproduction, run
 from papers.sources import reproduction
 from papers.worlds.fleet.generators import CORES, MEMORY_GB, replica_rows, score_rows, size_rows
 from papers.worlds.populations.platforms import platform_rows

@@ -16,7 +16,7 @@ from papers.colocation.baselines import (
     joint_at_its_word,
 )
 from papers.colocation.exact import fewest_hosts, hosts_by_drains
-from papers.rows import run
+from papers.figures.rows import run
 from papers.sources import reproduction
 
 FIGURES = {

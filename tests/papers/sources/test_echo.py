@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from papers.rows import run
+from papers.figures.rows import run
 from papers.sources import reproduction
 
 

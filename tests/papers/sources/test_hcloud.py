@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from papers.figures.rows import Reproduction, run
 from papers.hcloud.better import out_of_sample
 from papers.hcloud.runs import level
-from papers.rows import Reproduction, run
 from papers.sources import reproduction
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.figures.rows import run
 from papers.ibench import coverage, scenario
-from papers.rows import run
 from papers.sources import reproduction
 
 LINES = 131_072

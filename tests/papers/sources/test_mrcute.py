@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from papers.figures.rows import run
 from papers.mrcute.executor import SORT, SimulatedCluster, observe
 from papers.mrcute.parts import ANCHORS, RACKS
-from papers.rows import run
 from papers.sources import NAMES, reproduction
 
 FIGURES = (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
+from papers.figures.rows import Findings, Reproduction, run
 from papers.kwiken import beyond, combined, held_out, reissues
 from papers.kwiken.causes import heat
 from papers.kwiken.comparisons import chunks, random_search, scatter
@@ -15,7 +16,6 @@ from papers.kwiken.comparisons.random_allocation import of_split, p99_of
 from papers.kwiken.late_requests import timeline
 from papers.kwiken.partial_answers import incomplete
 from papers.kwiken.trial.dag_trial import DagTrial
-from papers.rows import Findings, Reproduction, run
 from papers.sources import reproduction
 from papers.worlds.populations.services import POPULATIONS, population
 

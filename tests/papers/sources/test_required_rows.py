@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 
+from papers.figures.rows import FigureRow, Part, Reproduction, RequiredRow, run, unreproduced
 from papers.ibench.parts import all_parts as parts_of_ibench
 from papers.ibench.required import REQUIRED as OF_IBENCH
 from papers.paragon import scheduling as paragon_scheduling
@@ -18,7 +19,6 @@ from papers.quasar.phases import conclude as conclude_phases
 from papers.quasar.required import REQUIRED as OF_QUASAR
 from papers.quasar.reservations import reservations
 from papers.quasar.tables import tables as quasar_tables
-from papers.rows import Part, Reproduction, RequiredRow, Row, run, unreproduced
 from papers.scenarios import Figures
 
 # Numbers of the results, by hand from the specifications.
@@ -45,11 +45,11 @@ QUASAR = (
 IBENCH = tuple(f"R{n}" for n in range(1, 12))
 
 
-def rows_of(*parts: Part) -> list[Row]:
+def rows_of(*parts: Part) -> list[FigureRow]:
     return list(run(Reproduction("some", "some", parts)).rows)
 
 
-def paragon_rows() -> list[Row]:
+def paragon_rows() -> list[FigureRow]:
     """Rows with one seed; those of simulated scenarios from figures that are all 1."""
     figures: Figures = {name: defaultdict(lambda: 1.0) for name in paragon_scheduling.MANAGERS}
     rows = [
@@ -60,7 +60,7 @@ def paragon_rows() -> list[Row]:
     return rows + rows_of(*paragon_tables(1), *selections(1), *in_crowded_world(1))
 
 
-def quasar_rows() -> list[Row]:
+def quasar_rows() -> list[FigureRow]:
     figures: Figures = {name: defaultdict(lambda: 1.0) for name in quasar_scheduling.MANAGERS}
     rows = list(quasar_scheduling.conclude(quasar_scheduling.SCENARIOS[0], [[figures]]).rows)
     rows += conclude_phases([[(1.0, 1.0)]] * 5).rows

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given as drawn, strategies as st
 
 from kwiken.base.errors import InputError
-from papers.bounds import Bound, stated_bound
-from papers.rows import Kind, Reproduction, Verdict, order_row, row, run
+from papers.figures.bounds import Bound, stated_bound
+from papers.figures.rows import Reproduction, RowKind, RowVerdict, order_row, row, run
+from papers.figures.summary import counts, largest_misses, rows_of, summary_page
+from papers.figures.tables import PlotLine, PlotOf, exact, given, level, once, order, study
 from papers.sources import NAMES, reproduction
-from papers.summary import counts, largest_misses, read_results, summary_page
-from papers.tables import Line, PlotOf, exact, given, level, once, order, study
 
 
 @pytest.mark.parametrize(
@@ -54,35 +52,35 @@ def test_a_bound_follows_from_the_text_of_the_source(
 )
 def test_words_and_several_values_state_no_bound(source: str) -> None:
     assert stated_bound(source) is None
-    assert row("Figure 1", "of something", 3.0, source=source).kind is Kind.UNSTATED
+    assert row("Figure 1", "of something", 3.0, source=source).kind is RowKind.UNSTATED
 
 
 def test_a_row_is_judged_by_its_kind() -> None:
     met, missed = (row("Figure 1", "x", ours, source="10") for ours in (10.5, 12.0))
-    assert (met.kind, met.verdict, missed.verdict) == (Kind.BOUND, Verdict.MET, Verdict.MISSED)
+    assert (met.kind, met.verdict, missed.verdict) == (RowKind.BOUND, RowVerdict.MET, RowVerdict.MISSED)
     own = row("Figure 1", "x", 12.0, source="10", bound=Bound(high=13.0))
-    assert own.verdict is Verdict.MET
-    constant = row("Figure 1", "x", 10.0, source="10", kind=Kind.INPUT)
-    assert (constant.kind, constant.verdict) == (Kind.INPUT, Verdict.NONE)
-    assert row("Table 1", "x", 1090.0, source="1090", kind=Kind.EXACT).verdict is Verdict.MET
-    assert row("Table 1", "x", 0.000793, source="0.001", kind=Kind.EXACT).verdict is Verdict.MET
-    assert row("Table 1", "x", 1150.0, source="1090", kind=Kind.EXACT).verdict is Verdict.MISSED
+    assert own.verdict is RowVerdict.MET
+    constant = row("Figure 1", "x", 10.0, source="10", kind=RowKind.INPUT)
+    assert (constant.kind, constant.verdict) == (RowKind.INPUT, RowVerdict.NONE)
+    assert row("Table 1", "x", 1090.0, source="1090", kind=RowKind.EXACT).verdict is RowVerdict.MET
+    assert row("Table 1", "x", 0.000793, source="0.001", kind=RowKind.EXACT).verdict is RowVerdict.MET
+    assert row("Table 1", "x", 1150.0, source="1090", kind=RowKind.EXACT).verdict is RowVerdict.MISSED
 
 
 def test_an_error_may_be_smaller_than_the_sources() -> None:
-    assert row("Figure 1", "mean error, %", 0.5, source="3.8").verdict is Verdict.MET
-    assert row("Figure 1", "mean error, %", 4.5, source="3.8").verdict is Verdict.MISSED
-    assert row("Figure 1", "share, %", 0.5, source="3.8").verdict is Verdict.MISSED
+    assert row("Figure 1", "mean error, %", 0.5, source="3.8").verdict is RowVerdict.MET
+    assert row("Figure 1", "mean error, %", 4.5, source="3.8").verdict is RowVerdict.MISSED
+    assert row("Figure 1", "share, %", 0.5, source="3.8").verdict is RowVerdict.MISSED
 
 
 @drawn(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_an_order_holds_if_it_does_in_seven_of_eight_seeds(holds: list[bool]) -> None:
     verdict = order_row("Figure 1", "a before b", holds).verdict
-    assert verdict is (Verdict.HELD if sum(holds) / len(holds) >= 7 / 8 else Verdict.FAILED)
+    assert verdict is (RowVerdict.HELD if sum(holds) / len(holds) >= 7 / 8 else RowVerdict.FAILED)
 
 
 def test_one_of_two_seeds_is_no_order() -> None:
-    assert order_row("Figure 1", "a before b", [True, False]).verdict is Verdict.FAILED
+    assert order_row("Figure 1", "a before b", [True, False]).verdict is RowVerdict.FAILED
 
 
 def doubled(number: int, seed: int) -> dict[str, float]:
@@ -102,7 +100,7 @@ def tables(seeds: int) -> Reproduction:
         order("Figure 2", "3 before 1", lambda by: by[3]["twice"] > by[1]["twice"]),
         given(level("Figure 2", "given", (1, "twice"), "50")),
     )
-    plot = PlotOf("Figure 3", "lines", "x", "y", (Line("twice", [1, 3], [(1, "twice"), (3, "twice")]),))
+    plot = PlotOf("Figure 3", "lines", "x", "y", (PlotLine("twice", [1, 3], [(1, "twice"), (3, "twice")]),))
     first = study("cases", doubled, seeds, rows, cases=(1, 3), plots=(plot,), note="common", first_seed=10)
     return Reproduction(
         "tiny", "tiny", (first, once("closed", constant, (exact("Table 1", "one", "one", "1"),)))
@@ -112,11 +110,11 @@ def tables(seeds: int) -> Reproduction:
 def test_stated_rows_take_their_values_from_results_by_case_and_seed() -> None:
     found = run(tables(3))
     twice, seed, ordered, constant_row, closed = found.rows
-    assert (twice.ours, twice.verdict, twice.note) == (6.0, Verdict.MET, "common")
+    assert (twice.ours, twice.verdict, twice.note) == (6.0, RowVerdict.MET, "common")
     assert (seed.ours, seed.low, seed.high, seed.note) == (11.0, 10.0, 12.0, "of its own")
-    assert (ordered.ours, ordered.verdict) == (3.0, Verdict.HELD)
-    assert (constant_row.kind, constant_row.verdict) == (Kind.INPUT, Verdict.NONE)
-    assert (closed.kind, closed.verdict) == (Kind.EXACT, Verdict.MET)
+    assert (ordered.ours, ordered.verdict) == (3.0, RowVerdict.HELD)
+    assert (constant_row.kind, constant_row.verdict) == (RowKind.INPUT, RowVerdict.NONE)
+    assert (closed.kind, closed.verdict) == (RowKind.EXACT, RowVerdict.MET)
     assert found.plots[0].series[0].y == [2.0, 6.0]
 
 
@@ -146,14 +144,12 @@ def test_a_figure_of_high_variability_runs_one_scenario_only() -> None:
     assert sum(len(part.jobs) for part in alone.parts) == 8
 
 
-def test_a_summary_counts_what_the_files_hold(tmp_path: Path) -> None:
+def test_a_summary_counts_what_the_results_hold() -> None:
     rows = run(tables(2)).rows
     missed = row("Figure 4", "far", 30.0, source="10")
     every = [*rows, missed, row("Figure 4", "near", 12.0, source="10")]
-    (tmp_path / "tiny.json").write_bytes(msgspec.json.encode(every))
-    results = read_results(tmp_path)
-    found = counts(*results["tiny"])
-    assert found == {
+    read = rows_of(msgspec.json.encode(every), "tiny.json")
+    assert counts(*read) == {
         "met": 1,
         "missed": 2,
         "order held": 1,
@@ -164,14 +160,11 @@ def test_a_summary_counts_what_the_files_hold(tmp_path: Path) -> None:
         "missing": 0,
     }
     assert largest_misses(every)[0] == missed
-    page = "\n".join(summary_page(results))
+    page = "\n".join(summary_page({"tiny": read}))
     assert "| tiny | 1 | 2 | 1 | 0 | 1 | 1 | 1 | 0 |" in page
 
 
-@pytest.mark.parametrize("content", ["{", json.dumps([{"figure": 3}]), json.dumps({"rows": []})])
-def test_a_file_that_is_no_list_of_rows_is_refused_by_name(tmp_path: Path, content: str) -> None:
-    (tmp_path / "tiny.json").write_text(content)
+@pytest.mark.parametrize("content", [b"{", b'[{"figure": 3}]', b'{"rows": []}'])
+def test_results_that_are_no_list_of_rows_are_refused_by_name(content: bytes) -> None:
     with pytest.raises(InputError, match=r"tiny\.json"):
-        read_results(tmp_path)
-    with pytest.raises(InputError, match="no results"):
-        read_results(tmp_path / "none")
+        rows_of(content, "tiny.json")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.figures.rows import Findings, Reproduction, over_seeds, row, run
 from papers.paragon import scheduling as of_paragon
 from papers.quasar import scheduling as of_quasar
-from papers.rows import Findings, Reproduction, over_seeds, row, run
 from papers.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import CONTESTANTS

@@ -209,7 +209,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "door": ("kwiken",),
     # Published systems as published: simulated worlds, and tables and figures computed anew.
     "papers": (
-        "papers.rows",
+        "papers.figures",
         "papers.plots",
         "papers.worlds.quality",
         "papers.worlds.populations",

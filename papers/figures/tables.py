@@ -8,11 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from papers.bounds import Bound
-from papers.rows import Findings, Kind, Part, Plot, PlotSeries, Row, order_row, over_seeds, row
+from papers.figures.bounds import Bound
+from papers.figures.rows import (
+    FigureRow,
+    Findings,
+    Part,
+    Plot,
+    PlotSeries,
+    RowKind,
+    order_row,
+    over_seeds,
+    row,
+)
 
 __all__ = [
-    "Line",
+    "PlotLine",
     "PlotOf",
     "StatedRow",
     "exact",
@@ -33,7 +43,7 @@ Summary = Callable[[Sequence[float]], float]
 
 @dataclass(frozen=True, kw_only=True)
 class StatedRow:
-    """Row of a table, stated before anything is run.
+    """FigureRow of a table, stated before anything is run.
 
     Attributes:
         figure: figure, table or section of the source.
@@ -54,7 +64,7 @@ class StatedRow:
     value: Value
     source: str = ""
     note: str | None = None
-    kind: Kind | None = None
+    kind: RowKind | None = None
     bound: Bound | None = None
     scale: float = 1.0
     over: Summary = statistics.median
@@ -71,11 +81,11 @@ def level(
     *,
     scale: float = 1.0,
     bound: Bound | None = None,
-    kind: Kind | None = None,
+    kind: RowKind | None = None,
     over: Summary = statistics.median,
     spread: bool = True,
 ) -> StatedRow:
-    """Row of a measured value: the median over the seeds, with the lowest and the highest."""
+    """FigureRow of a measured value: the median over the seeds, with the lowest and the highest."""
     return StatedRow(
         figure=figure,
         metric=metric,
@@ -96,34 +106,34 @@ def levels(figure: str, entries: Iterable[tuple[str, Value, str]], **options: An
 
 
 def order(figure: str, words: str, holds: Value, source: str = "", note: str | None = None) -> StatedRow:
-    """Row of an order, which holds in a seed if `holds` is true of its result."""
-    return StatedRow(figure=figure, metric=words, value=holds, source=source, note=note, kind=Kind.ORDER)
+    """FigureRow of an order, which holds in a seed if `holds` is true of its result."""
+    return StatedRow(figure=figure, metric=words, value=holds, source=source, note=note, kind=RowKind.ORDER)
 
 
 def exact(figure: str, metric: str, value: Value, source: str = "", note: str | None = None) -> StatedRow:
-    """Row of a closed form."""
+    """FigureRow of a closed form."""
     return StatedRow(
-        figure=figure, metric=metric, value=value, source=source, note=note, kind=Kind.EXACT, spread=False
+        figure=figure, metric=metric, value=value, source=source, note=note, kind=RowKind.EXACT, spread=False
     )
 
 
 def given(row: StatedRow) -> StatedRow:
     """The row as an input: its value was given to the generator, or follows from what was."""
-    return replace(row, kind=Kind.INPUT)
+    return replace(row, kind=RowKind.INPUT)
 
 
 def pooled(
     figure: str, metric: str, value: Callable[[list[Any]], float], source: str = "", **options: Any
 ) -> StatedRow:
-    """Row of one figure of all seeds together; options are attributes of `StatedRow`."""
+    """FigureRow of one figure of all seeds together; options are attributes of `StatedRow`."""
     return StatedRow(
         figure=figure, metric=metric, value=value, source=source, whole=True, spread=False, **options
     )
 
 
 @dataclass(frozen=True)
-class Line:
-    """Line of a plot: the median over the seeds of each value, over coordinates that are stated."""
+class PlotLine:
+    """PlotLine of a plot: the median over the seeds of each value, over coordinates that are stated."""
 
     label: str
     x: Sequence[float] | Value
@@ -139,7 +149,7 @@ class PlotOf:
     title: str
     x_label: str
     y_label: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
     log_x: bool = False
     log_y: bool = False
 
@@ -216,14 +226,14 @@ def _conclude(
     return Findings(tuple(_row(one, seeds, note) for one in rows), tuple(_plot(one, seeds) for one in plots))
 
 
-def _row(stated: StatedRow, seeds: list[Any], note: str) -> Row:
+def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow:
     words = note if stated.note is None else stated.note
     if stated.whole:
         assert callable(stated.value)
         values = [stated.scale * float(stated.value(seeds))]
     else:
         found = [obtained(stated.value, seed) for seed in seeds]
-        if stated.kind is Kind.ORDER:
+        if stated.kind is RowKind.ORDER:
             return order_row(stated.figure, stated.metric, found, stated.source, words)
         values = [stated.scale * float(one) for one in found]
     return row(

@@ -14,19 +14,19 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job, Spread, one_by_one
-from papers.bounds import Bound, stated_bound
+from papers.figures.bounds import Bound, stated_bound
 
 __all__ = [
+    "FigureRow",
     "Findings",
-    "Kind",
     "MissingRow",
     "Part",
     "Plot",
     "PlotSeries",
     "Reproduction",
     "RequiredRow",
-    "Row",
-    "Verdict",
+    "RowKind",
+    "RowVerdict",
     "gain",
     "median_row",
     "order_row",
@@ -42,7 +42,7 @@ ERRORS: Final = ("error", "deviation")  # words of metrics of which less is bett
 EXACT_DIFFERENCE: Final = 0.005  # relative, of a closed form from the printed value: its rounding
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """What a row is, which decides how it is judged.
 
     BOUND: a measured value with a bound that was stated before: `met` or `missed`.
@@ -59,8 +59,8 @@ class Kind(StrEnum):
     UNSTATED = "unstated"
 
 
-class Verdict(StrEnum):
-    """Verdict on a row; none for kinds that count for nothing."""
+class RowVerdict(StrEnum):
+    """RowVerdict on a row; none for kinds that count for nothing."""
 
     MET = "met"
     MISSED = "missed"
@@ -69,7 +69,7 @@ class Verdict(StrEnum):
     NONE = ""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class FigureRow(msgspec.Struct, frozen=True, kw_only=True):
     """One value of a source beside ours.
 
     Attributes:
@@ -88,8 +88,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     source: str
     ours: float
-    kind: Kind = Kind.UNSTATED
-    verdict: Verdict = Verdict.NONE
+    kind: RowKind = RowKind.UNSTATED
+    verdict: RowVerdict = RowVerdict.NONE
     note: str = ""
     low: float | None = None
     high: float | None = None
@@ -148,11 +148,11 @@ def row(
     *,
     source: str = "",
     note: str = "",
-    kind: Kind | None = None,
+    kind: RowKind | None = None,
     bound: Bound | None = None,
     of: Sequence[float] = (),
-) -> Row:
-    """Row of one value, with its verdict.
+) -> FigureRow:
+    """FigureRow of one value, with its verdict.
 
     Args:
         kind: None for a measured value, which is judged where the source or `bound` states a bound.
@@ -162,13 +162,13 @@ def row(
     if bound is None:
         bound = stated_bound(source, error=is_error(metric))
     if kind is None:
-        kind = Kind.UNSTATED if bound is None else Kind.BOUND
-    verdict = Verdict.NONE
-    if kind is Kind.BOUND and bound is not None:
-        verdict = Verdict.MET if bound.holds(ours) else Verdict.MISSED
-    elif kind is Kind.EXACT:
-        verdict = Verdict.MET if _is_printed(ours, source) else Verdict.MISSED
-    return Row(
+        kind = RowKind.UNSTATED if bound is None else RowKind.BOUND
+    verdict = RowVerdict.NONE
+    if kind is RowKind.BOUND and bound is not None:
+        verdict = RowVerdict.MET if bound.holds(ours) else RowVerdict.MISSED
+    elif kind is RowKind.EXACT:
+        verdict = RowVerdict.MET if _is_printed(ours, source) else RowVerdict.MISSED
+    return FigureRow(
         figure=figure,
         metric=metric,
         source=source,
@@ -203,10 +203,10 @@ def median_row(
     source: str = "",
     note: str = "",
     *,
-    kind: Kind | None = None,
+    kind: RowKind | None = None,
     bound: Bound | None = None,
-) -> Row:
-    """Row of a median over the seeds, with the lowest and the highest value."""
+) -> FigureRow:
+    """FigureRow of a median over the seeds, with the lowest and the highest value."""
     return row(
         figure,
         metric,
@@ -226,19 +226,19 @@ def order_row(
     source: str = "",
     note: str = "",
     *,
-    kind: Kind = Kind.ORDER,
-) -> Row:
-    """Row of an order: `ours` is the number of seeds in which the order holds strictly."""
+    kind: RowKind = RowKind.ORDER,
+) -> FigureRow:
+    """FigureRow of an order: `ours` is the number of seeds in which the order holds strictly."""
     count, seeds = sum(map(bool, holds)), len(holds)
     needed, of = SEEDS_OF_AN_ORDER
-    verdict = Verdict.HELD if count * of >= needed * seeds else Verdict.FAILED
-    return Row(
+    verdict = RowVerdict.HELD if count * of >= needed * seeds else RowVerdict.FAILED
+    return FigureRow(
         figure=figure,
         metric=f"order: {words}, seeds of {seeds}",
         source=source,
         ours=float(count),
         kind=kind,
-        verdict=verdict if kind is Kind.ORDER else Verdict.NONE,
+        verdict=verdict if kind is RowKind.ORDER else RowVerdict.NONE,
         note=note,
     )
 
@@ -249,7 +249,7 @@ def _rounded(value: float) -> float:
 
 @dataclass(frozen=True)
 class PlotSeries:
-    """Line or cloud of points.
+    """PlotLine or cloud of points.
 
     Attributes:
         x: (n,) horizontal coordinates, in the unit of the plot's axis.
@@ -286,7 +286,7 @@ class Plot:
 class Findings:
     """Results of one part of a reproduction."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[FigureRow, ...] = ()
     plots: tuple[Plot, ...] = ()
     missing: tuple[MissingRow, ...] = ()
 
@@ -388,12 +388,12 @@ def run(reproduction: Reproduction, spread: Spread = one_by_one) -> Findings:
     """
     jobs = jobs_of(reproduction)
     results = dict(zip(jobs, spread(jobs), strict=True))
-    rows: list[Row] = []
+    rows: list[FigureRow] = []
     plots: list[Plot] = []
     missing: list[MissingRow] = []
     for part in reproduction.parts:
         found = part.conclude([results[job] for job in part.jobs])
-        named: list[Row | Plot | MissingRow] = [*found.rows, *found.plots, *found.missing]
+        named: list[FigureRow | Plot | MissingRow] = [*found.rows, *found.plots, *found.missing]
         strays = {one.figure for one in named} - set(part.figures)
         assert not strays, f"{part.name} yields {strays}, which it does not name"
         rows += found.rows
