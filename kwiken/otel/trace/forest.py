@@ -17,7 +17,13 @@ from kwiken.base.errors import InputError
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ids, Ints, Names, Rows, taken, without_ids
 from kwiken.otel.read.span_store import SpanStore, select, trace_keys
-from kwiken.otel.trace.span_ends import finish_spans, outlasting, states_no_wait
+from kwiken.otel.trace.span_ends import (
+    finish_clients,
+    finish_spans,
+    late_clocks,
+    outlasting,
+    states_no_wait,
+)
 
 MAX_DEPTH: Final = 1000
 ROOT: Final = -1  # parent of a span that states none
@@ -41,10 +47,6 @@ _SIDES: Final = np.array(
         for flags in range(256)
     ]
 )
-
-MIN_CALLS_FOR_SKEW: Final = 20  # calls between two services, below which late ones prove no clock wrong
-MIN_LATE_SHARE: Final = 0.9  # of these calls, begun after their callers ended though they would fit inside
-MAX_OFFSET_SPREAD: Final = 0.1  # interquartile range of a clock's offset, over its median
 
 
 @dataclass(slots=True)
@@ -347,7 +349,17 @@ def _clean(forest: Forest) -> None:
     finish_spans(spans, parent, forest.end, service, levels(forest.depth))
     moved = np.zeros(len(forest), np.int64)
     alone = states_no_wait(spans, forest.names, parent, service)
-    late = _late_clocks(forest, service, alone)
+    late = late_clocks(spans, parent, service, forest.start, forest.end, alone)
+    finish_clients(
+        spans,
+        forest.names,
+        parent,
+        service,
+        forest.start,
+        forest.end,
+        alone | late,
+        levels(forest.depth),
+    )
     left = outlasting(spans, parent, service, forest.start, forest.end, alone | late)
     alone |= left
     counts["calls_not_waited_for"] = int(left.sum())
@@ -368,39 +380,6 @@ def _clean(forest: Forest) -> None:
     counts["spans_shifted"] = int((forest.state & SHIFTED != 0).sum())
     counts["spans_clipped"] = int((forest.state & CLIPPED != 0).sum())
     counts["spans_detached"] = int((forest.state & DETACHED != 0).sum())
-
-
-def _late_clocks(forest: Forest, service: Ints, alone: Bools) -> Bools:
-    """(n,): whether a span begins after its caller's end because the callee's clock is ahead.
-
-    A callee that the caller does not wait for looks alike, but begins as soon as it is told or its queue lets
-    it. So a clock is taken to be ahead only if nearly all calls from one service to another begin too late,
-    would fit into their callers' time, and are off by nearly the same time. Then the calls that are off by
-    that time, but so slow that they begin before their callers' end, are late too.
-
-    Args:
-        service: (n,) number of each span's service.
-        alone: (n,) whether a span states that its parent does not wait for it.
-    """
-    start, end, found = forest.start, forest.end, np.zeros(len(forest), np.bool_)
-    rows = np.flatnonzero((forest.parent >= 0) & ~alone)
-    above = forest.parent[rows]
-    calls = service[rows] != service[above]
-    rows, above = rows[calls], above[calls]
-    late = (start[rows] > end[above]) & (end[rows] - start[rows] <= end[above] - start[above])
-    if not late.any():
-        return found
-    pair = service[above] * (int(service.max()) + 1) + service[rows]
-    offset = (start[rows] - start[above]).astype(np.float64)
-    for number in np.unique(pair[late]).tolist():
-        mine = pair == number
-        off = offset[mine & late]
-        low, middle, high = np.percentile(off, (25, 50, 75)).tolist()
-        enough = mine.sum() >= MIN_CALLS_FOR_SKEW and len(off) >= MIN_LATE_SHARE * mine.sum()
-        if enough and high - low <= MAX_OFFSET_SPREAD * middle:
-            alike = np.abs(offset - middle) <= MAX_OFFSET_SPREAD * middle
-            found[rows[mine & (late | alike)]] = True
-    return found
 
 
 def _shift(forest: Forest, rows: Ints, moved: Ints, late: Bools) -> None:

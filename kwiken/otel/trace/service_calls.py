@@ -7,21 +7,28 @@ caller saw the call begin and end, and which route of the callee did the work.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints, without_ids
-from kwiken.otel.trace.caller_hedges import Hedges, caller_hedges
+from kwiken.otel.trace.attempts import Attempts, Hedges, attempts_below_clients, caller_hedges
 from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_of
 from kwiken.otel.trace.span_ends import codes
 
 MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
 MAX_CHANCE: Final = 1e-6  # that so many servers' spans in one place were lost by chance
+SEVERAL: Final = -2  # services below one span
 # Names that clients without kinds give to HTTP requests.
 _CLIENT: Final = re.compile(r"^(?:HTTP )?(?:GET|HEAD|POST|PUT|DELETE|OPTIONS|PATCH)\Z")
+# Parts of a call before its callee is reached.
+_CONNECTS: Final = re.compile(
+    r"(?:^|[ ._:/-])(?:dns|tcp|tls|ssl|socket|connect|handshake|lookup|getaddrinfo|dial)(?:[ ._:/-]|\Z)",
+    re.IGNORECASE,
+)
+_KINDS: Final = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +43,9 @@ class ServiceCalls:
         clients: (n,) row in the whole forest of the client's span; -1 where the call has none.
         places: (spans,) row in the contracted forest of each span of the whole forest; -1 for a span that
             is neither a request nor a call.
-        start: (n,) start of the callee's own span; of the first attempt where the caller hedged.
+        start: (n,) start of the callee's own span; of the first attempt where there were several.
         end: (n,) end of the callee's own span.
+        idle: (n,) time between attempts in which none of them ran, nanoseconds.
         hedges: calls of which the caller sent copies; None for none. The winner stands for all attempts.
     """
 
@@ -47,15 +55,17 @@ class ServiceCalls:
     places: Ints
     start: Ints
     end: Ints
+    idle: Ints
     hedges: Hedges | None
 
 
 def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     """Contract a forest to its requests and calls between services.
 
-    A call is a span of another service than its parent's. The parent is the client's side of the call if
-    this is its only child, and if the parent is no request or call itself. A client's span below which no
-    server's span stands is a call too, of a callee whose spans are missing.
+    A call is a span of another service than its parent's; `_clients` says which span is its client's side,
+    whose time is that of the call. What else stands below the client's side (looking up a name, connecting,
+    attempts that were tried again) is a part of the call. A client's span below which no server's span stands
+    is a call too, of a callee whose spans are missing.
 
     Args:
         forest: forest of all spans; it stays as it is.
@@ -63,15 +73,18 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     """
     entry = calls_of_services(forest)
     entry[requests] = True
-    bare = _without_servers(forest, entry)
+    served = np.flatnonzero(entry)
+    client = np.full(len(forest), -1, np.int64)
+    client[served] = _clients(forest, entry, served)
+    bare = _without_servers(forest, entry, client[served])
     below = forest.parent >= 0
     nearest = forest.inherited(np.where(entry, np.arange(len(forest)), -1))
-    called = _callees(forest, entry, bare, nearest)
+    called = _callees(forest, client, bare, nearest)
     entry |= called >= 0
     rows = np.flatnonzero(entry).astype(ROW)
     places = np.full(len(forest), -1, ROW)
     places[rows] = np.arange(len(rows))
-    clients = np.where(called[rows] >= 0, rows, _clients(forest, entry, rows)).astype(ROW)
+    clients = np.where(called[rows] >= 0, rows, client[rows]).astype(ROW)
     outer = np.where(clients >= 0, clients, rows)
     above = np.where(below[rows], nearest[np.maximum(forest.parent[rows], 0)], -1)
     spans = without_ids(forest.spans, rows)
@@ -91,27 +104,65 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
         forest.counts,
     )
     calls = ServiceCalls(
-        contracted, rows, clients, places, forest.start[rows], forest.end[rows], caller_hedges(contracted)
+        contracted,
+        rows,
+        clients,
+        places,
+        forest.start[rows],
+        forest.end[rows],
+        np.zeros(len(rows), np.int64),
+        None,
     )
-    _join_attempts(calls)
-    return calls
+    _without_other_calls(calls, forest)
+    tries = attempts_below_clients(calls.clients, calls.start, calls.end, contracted)
+    if tries is not None:
+        _join_attempts(calls, tries)
+    hedges = caller_hedges(contracted)
+    if hedges is None:
+        return calls
+    inner = calls.start - contracted.start
+    contracted.start[hedges.winner] = hedges.start
+    calls.start[hedges.winner] = hedges.start + inner[hedges.winner]
+    _join_attempts(calls, hedges)
+    return replace(calls, hedges=hedges)
 
 
-def _join_attempts(calls: ServiceCalls) -> None:
+def _without_other_calls(calls: ServiceCalls, forest: Forest) -> None:
+    """Cut the time of a call to that after the calls of other services that are made below its client's side.
+
+    So an interceptor that fetches a token makes a call of its own, before the one that it is part of. What is
+    called below a client's span after the answer, as by a callback, comes after the call.
+    """
+    tree = calls.forest
+    side = np.full(len(forest), -1, np.int64)
+    served = np.flatnonzero((calls.clients >= 0) & (calls.clients != calls.rows))
+    side[calls.clients[served]] = served
+    outer = np.where(calls.clients >= 0, calls.clients, calls.rows)
+    above = forest.parent[outer]
+    whose = np.where(above >= 0, forest.inherited(side)[np.maximum(above, 0)], -1)
+    other = np.flatnonzero(whose >= 0)
+    other = other[
+        (tree.parent[other] == tree.parent[whose[other]])
+        & (calls.clients[other] != calls.clients[whose[other]])
+    ]
+    call = whose[other]
+    before, after = tree.end[other] <= calls.start[call], tree.start[other] >= calls.end[call]
+    np.maximum.at(tree.start, call[before], tree.end[other[before]])
+    np.minimum.at(tree.end, call[after], tree.start[other[after]])
+
+
+def _join_attempts(calls: ServiceCalls, tries: Attempts) -> None:
     """Let the winner of several attempts stand for all of them, from the start of the first to its own end.
 
     The other attempts are set aside. What an attempt called before the next one was sent was waited for: it
     becomes a call of the winner, cut to that time, which counts on the critical path and is no stage.
     """
-    hedges, tree = calls.hedges, calls.forest
-    if hedges is None:
-        return
-    inner = calls.start - tree.start
-    tree.start[hedges.winner] = hedges.start
-    calls.start[hedges.winner] = hedges.start + inner[hedges.winner]
-    tree.state[hedges.losers] |= DETACHED
+    tree = calls.forest
+    calls.start[tries.winner] = np.minimum(calls.start[tries.winner], tries.start)
+    calls.idle[tries.winner] += tries.idle
+    tree.state[tries.losers] |= DETACHED
     heir, until = np.full(len(tree), -1, np.int64), np.full(len(tree), np.iinfo(np.int64).max)
-    heir[hedges.losers], until[hedges.losers] = hedges.winner[hedges.of], hedges.next
+    heir[tries.losers], until[tries.losers] = tries.winner[tries.of], tries.next
     for level in levels(tree.depth)[1:]:
         rows = level[tree.state[level] & DETACHED == 0]
         above = tree.parent[rows]
@@ -133,21 +184,21 @@ def calls_of_services(forest: Forest) -> Bools:
     return entry
 
 
-def _without_servers(forest: Forest, entry: Bools) -> Ints:
+def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     """Rows of the clients' spans below which no server's span stands; of nested ones, the outermost.
 
     A span that states no kind counts as a client's if its name is one that clients give to HTTP requests.
+    Below the client's side of a call, a span that connects or asks for the same callee is a part of the call.
 
     Args:
         forest: forest of all spans.
         entry: (n,) whether a span is a request or a call.
+        clients: rows of the clients' sides of calls whose servers' spans are there; -1 for none.
     """
     if not len(forest):
         return np.empty(0, np.int64)
-    flags = forest.spans["flags"]
-    kinds = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
-    named = np.array([_CLIENT.match(name) is not None for _, name in forest.names.operations], np.bool_)
-    client = (flags & c.CLIENT != 0) | (named[forest.spans["op"]] & (flags & kinds == 0))
+    flags, callee = forest.spans["flags"], forest.spans["callee"]
+    client = (flags & c.CLIENT != 0) | (_named(forest, _CLIENT) & (flags & _KINDS == 0))
     client &= ~entry & (forest.spans["own"] < 0)
     served = (entry | (flags & c.SERVER != 0)) & (flags & c.CONSUMER == 0)
     depths = levels(forest.depth)
@@ -158,10 +209,18 @@ def _without_servers(forest: Forest, entry: Bools) -> Ints:
     for rows in depths[1:]:
         above = forest.parent[rows]
         inside[rows] = (bare[above] | inside[above]) & ~entry[rows]
-    return np.flatnonzero(bare & ~inside)
+    found = np.flatnonzero(bare & ~inside)
+    side = np.full(len(forest), -1, np.int64)
+    side[clients[clients >= 0]] = clients[clients >= 0]
+    side[entry] = len(forest)  # a call ends what is below its client's side
+    side = forest.inherited(side)[found]
+    within = (side >= 0) & (side < len(forest))
+    around = np.where(within, side, 0)
+    alike = (callee[found] == callee[around]) | (forest.spans["op"][found] == forest.spans["op"][around])
+    return found[~(within & (alike | _named(forest, _CONNECTS)[found]))]
 
 
-def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
+def _callees(forest: Forest, client: Ints, bare: Ints, nearest: Ints) -> Ints:
     """(n,): operation that a client's span without a server's span calls; -1 for other spans.
 
     Where clients' spans that are alike have a server's span in other requests, the call is the same. There
@@ -176,7 +235,7 @@ def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
 
     Args:
         forest: forest of all spans.
-        entry: (n,) whether a span is a request or a call.
+        client: (n,) row of the client's side of a call; -1 for none, and for other spans.
         bare: (k,) rows of the clients' spans without a server's span.
         nearest: (n,) row of the request or call that each span belongs to.
     """
@@ -184,9 +243,9 @@ def _callees(forest: Forest, entry: Bools, bare: Ints, nearest: Ints) -> Ints:
     if not len(bare):
         return called
     op = forest.spans["op"].astype(np.int64)
-    calls = np.flatnonzero(entry & (forest.spans["flags"] & c.CONSUMER == 0))
-    clients = _clients(forest, entry, calls)
-    calls, clients = calls[clients >= 0], clients[clients >= 0]
+    calls = np.flatnonzero((client >= 0) & (forest.spans["flags"] & c.CONSUMER == 0))
+    calls = calls[np.unique(client[calls], return_index=True)[1]]  # of several attempts, one
+    clients = client[calls]
     rows = np.r_[clients, bare]
     answers = np.r_[op[calls], np.full(len(bare), -1)]
     alike = codes(op[nearest[rows]], op[rows], forest.spans["callee"][rows].astype(np.int64))
@@ -247,12 +306,68 @@ def _positions(owner: Ints, alike: Ints, start: Ints) -> Ints:
 
 
 def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
-    """(n,): row of the client's span of each call, -1 for none."""
-    above = forest.parent[rows]
-    children = np.bincount(forest.parent[forest.parent >= 0], minlength=len(forest))
-    known = above >= 0
-    known[known] &= (children[above[known]] == 1) & ~entry[above[known]]
-    return np.where(known, above, -1)
+    """(k,): row of the span that is the client's side of each call; -1 for none.
+
+    There are three cases:
+
+    1. A client's span stands above the call, inside of the caller: the nearest; and the one above that, as
+       of a library that tries again below its own span, if all calls below that one are of the same service.
+    2. A span without a kind is the parent, and the call its only child but for those that connect: this one.
+    3. Otherwise none, as of a span with calls of several services below it, of which it is that of the one
+       that takes longest.
+
+    Args:
+        forest: forest of all spans.
+        entry: (n,) whether a span is a request or a call.
+        rows: (k,) rows of the requests and calls.
+    """
+    parent, flags = forest.parent.astype(np.int64), forest.spans["flags"]
+    above = np.maximum(parent, 0)
+    service = services_of(forest.names)[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    states = (flags & c.CLIENT != 0) & ~entry & (forest.spans["own"] < 0)
+    side = np.where(states, np.arange(len(forest)), -1)
+    for level in levels(forest.depth)[1:]:
+        inner = level[~entry[level] & (side[level] < 0)]
+        side[inner] = side[parent[inner]]
+    side[entry] = -1
+    up = np.where(states & (parent >= 0), side[above], -1)
+    found = np.where(parent[rows] >= 0, side[above[rows]], -1)
+    # Of the services that are called straight below one client's span, that of the longest call.
+    direct = np.flatnonzero(found >= 0)
+    length = (forest.end - forest.start)[rows[direct]]
+    owner = np.full(len(forest), -1, np.int64)
+    order = direct[np.argsort(length, kind="stable")]
+    owner[found[order]] = service[rows[order]]
+    found[direct[owner[found[direct]] != service[rows[direct]]]] = -1
+    # Of client's spans further up: the one service that is called below them, or `SEVERAL`.
+    only, at = np.full(len(forest), -1, np.int64), np.where(found >= 0, up[found], -1)
+    callee = service[rows]
+    while (at >= 0).any():
+        some = np.flatnonzero(at >= 0)
+        least, most = np.full(len(forest), np.iinfo(np.int64).max), np.full(len(forest), -1, np.int64)
+        np.minimum.at(least, at[some], callee[some])
+        np.maximum.at(most, at[some], callee[some])
+        seen = most >= 0
+        mixed = (least != most) | (only == SEVERAL) | ((only >= 0) & (only != most))
+        only[seen] = np.where(mixed, SEVERAL, most)[seen]
+        at[some] = up[at[some]]
+    while True:
+        higher = np.where(found >= 0, up[found], -1)
+        climbs = (higher >= 0) & (owner[higher] < 0) & (only[higher] >= 0)
+        if not climbs.any():
+            break
+        found[climbs] = higher[climbs]
+    children = np.bincount(parent[parent >= 0], minlength=len(forest))
+    connects = np.flatnonzero((parent >= 0) & _named(forest, _CONNECTS) & ~entry)
+    children -= np.bincount(parent[connects], minlength=len(forest))
+    sole = (found < 0) & (parent[rows] >= 0) & ~entry[above[rows]] & (children[above[rows]] == 1)
+    return np.where(sole & ~states[above[rows]], parent[rows], found)
+
+
+def _named(forest: Forest, names: re.Pattern[str]) -> Bools:
+    """(n,): whether the name of each span is one of these."""
+    meant = np.array([names.search(name) is not None for _, name in forest.names.operations], np.bool_)
+    return meant[forest.spans["op"]] if len(forest) else np.empty(0, np.bool_)
 
 
 def _depths(forest: Forest, entry: Bools) -> Ints:

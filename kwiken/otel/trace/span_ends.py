@@ -19,8 +19,15 @@ MIN_OUTLASTING_SHARE: Final = 0.5  # of the calls, above which nobody waits for 
 MIN_PART_SHARE: Final = 0.02  # of the calls, below which those that outlast their callers are accidents
 MAX_STRETCH: Final = 1.5  # of a caller's usual time, up to which it did not wait for a call that outlasts it
 AHEAD_PERCENTILE: Final = 5  # of starts after their callers', which bounds how far a clock is ahead
+MIN_CALLS_OF_SIDES: Final = 5  # with both sides between two instances, for their clocks to be compared
+MIN_CALLS_FOR_SKEW: Final = 20  # without a client's side, below which late ones prove no clock wrong
+MIN_LATE_SHARE: Final = 0.9  # of these calls, begun after their callers ended though they would fit inside
+MAX_OFFSET_SPREAD: Final = 0.1  # interquartile range of a clock's offset, over its median
+MIN_SKEWED_SHARE: Final = 0.02  # of calls wholly outside of their clients' time, above which no clock is sure
 _SENDS: Final = re.compile(r"^\S+ (?:send|publish|create)\Z")
 _TAKES: Final = re.compile(r"^\S+ (?:process|receive|deliver)\Z")
+# Spans in which a caller only takes what a callee still sends.
+_READS_ANSWER: Final = re.compile(r"\b(?:read|recv|receive|body|stream|download|decode|parse)", re.IGNORECASE)
 
 
 def states_no_wait(spans: Rows, names: Names, parent: Ints, service: Ints) -> Bools:
@@ -179,3 +186,130 @@ def finish_spans(spans: Rows, parent: Ints, end: Ints, service: Ints, levels: Se
         known = rows[~still[rows]]
         np.maximum.at(latest, parent[known], end[known])
     spans["flags"][still] |= c.NEGATIVE
+
+
+def late_clocks(spans: Rows, parent: Ints, service: Ints, start: Ints, end: Ints, alone: Bools) -> Bools:
+    """(n,): whether a callee's span lies too late because the clock of its instance is ahead of its caller's.
+
+    A callee that nobody waits for looks alike, but below a client's span stands the server's side of the same
+    call, whatever its times. Clocks are compared by pair of instances. There are three cases:
+
+    1. Below a client's span: the span begins after the client's end; or it ends too late, and some calls of
+       the pair lie wholly outside of their clients' time.
+    2. As 1, and one offset would put nearly every call of the pair into its client's time: all are late.
+    3. Without a client's span: nearly all calls of the pair begin after their callers' ends, would fit into
+       their callers' time, and are off by nearly the same time. Then those that are off by that time, but so
+       slow that they begin before their callers' end, are late too.
+
+    Args:
+        spans: (n,) rows of `SPAN`.
+        parent: (n,) row of the parent, negative for none.
+        service: (n,) number of each span's service.
+        start: (n,) start, nanoseconds since 1970.
+        end: (n,) end, nanoseconds since 1970.
+        alone: (n,) whether a span states that its parent does not wait for it.
+    """
+    found = np.zeros(len(spans), np.bool_)
+    rows = np.flatnonzero((parent >= 0) & ~alone)
+    rows = rows[service[rows] != service[parent[rows]]]
+    above = parent[rows]
+    after, over, length = start[rows] - start[above], end[rows] - end[above], end[above] - start[above]
+    client = spans["flags"][above] & c.CLIENT != 0
+    outside = after > length
+    late = outside & (over <= after)
+    suspect = late | (client & (over > CLOCK_NS))
+    if not suspect.any():
+        return found
+    pair = _pairs(spans, service, above, rows)
+    some = np.flatnonzero(np.isin(pair, pair[suspect]))
+    some = some[np.argsort(pair[some], kind="stable")]
+    found[rows[client & outside]] = True
+    for mine in np.split(some, np.flatnonzero(np.diff(pair[some])) + 1):
+        if client[mine].all():
+            ahead = over[mine] > CLOCK_NS
+            skewed = outside[mine] | (after[mine] < -CLOCK_NS)
+            latest, soonest = np.percentile(over[mine], 95), np.percentile(after[mine], AHEAD_PERCENTILE)
+            if len(mine) >= MIN_CALLS_OF_SIDES and np.median(over[mine]) > CLOCK_NS >= latest - soonest:
+                found[rows[mine]] = True
+            elif skewed.mean() >= MIN_SKEWED_SHARE:
+                found[rows[mine[ahead]]] = True
+            continue
+        off = after[mine][late[mine]]
+        if len(mine) < MIN_CALLS_FOR_SKEW or len(off) < MIN_LATE_SHARE * len(mine):
+            continue
+        low, middle, high = np.percentile(off, (25, 50, 75)).tolist()
+        if high - low <= MAX_OFFSET_SPREAD * middle:
+            alike = np.abs(after[mine] - middle) <= MAX_OFFSET_SPREAD * middle
+            found[rows[mine[late[mine] | alike]]] = True
+    return found
+
+
+def _pairs(spans: Rows, service: Ints, above: Ints, rows: Ints) -> Ints:
+    """(k,): number of the pair of instances that each call is between."""
+    instance = spans["instance"].astype(np.int64)
+    return codes(service[above], instance[above], service[rows], instance[rows])
+
+
+def finish_clients(
+    spans: Rows,
+    names: Names,
+    parent: Ints,
+    service: Ints,
+    start: Ints,
+    end: Ints,
+    apart: Bools,
+    levels: Sequence[Ints],
+) -> None:
+    """Let a client's span that ends at the answer's headers last until its server's span ends.
+
+    So it is where the server's span ends later by more than its clock may be ahead, the caller's own span
+    still runs then, and the caller begins nothing else meanwhile but to read the answer.
+
+    Args:
+        spans: (n,) rows of `SPAN`.
+        parent: (n,) row of the parent, negative for none.
+        service: (n,) number of each span's service.
+        start: (n,) start, nanoseconds since 1970.
+        end: (n,) ends, nanoseconds since 1970; those of clients' spans and of spans around them change.
+        apart: (n,) whether nobody waits for a span, or its clock is wrong.
+        levels: rows grouped by depth, from the top.
+    """
+    rows = np.flatnonzero((parent >= 0) & ~apart)
+    above = parent[rows]
+    sides = (spans["flags"][above] & (c.CLIENT | c.ERROR) == c.CLIENT) & (service[rows] != service[above])
+    rows, above = rows[sides], above[sides]
+    over = end[rows] - end[above]
+    if not (over > CLOCK_NS).any():
+        return
+    pair = _pairs(spans, service, above, rows)
+    order = np.lexsort((start[rows] - start[above], pair))
+    first = np.searchsorted(pair[order], np.arange(int(pair.max()) + 1))
+    size = np.bincount(pair)
+    soonest = (start[rows] - start[above])[order[first + AHEAD_PERCENTILE * size // 100]]
+    longer = over > CLOCK_NS + np.maximum(soonest, 0)[pair]
+    rows, above = rows[longer], above[longer]
+    entry = parent < 0
+    entry[~entry] = service[~entry] != service[parent[~entry]]
+    caller = np.arange(len(spans))
+    for level in levels[1:]:
+        inner = level[~entry[level]]
+        caller[inner] = caller[parent[inner]]
+    whose = caller[above]
+    owner = np.where(entry & (parent >= 0), caller[np.maximum(parent, 0)], caller)
+    reads = np.array([_READS_ANSWER.search(name) is not None for _, name in names.operations], np.bool_)
+    works = np.flatnonzero(np.isin(owner, whose) & ~reads[spans["op"]])
+    # Of each client's end and all starts of its caller's spans: the first start at or after that end.
+    group, time = np.r_[whose, owner[works]], np.r_[end[above], start[works]]
+    order = np.lexsort((np.arange(len(group)) >= len(whose), time, group))
+    places = np.where(order >= len(whose), np.arange(len(order)), len(order))
+    following = np.minimum.accumulate(places[::-1])[::-1]
+    at = np.empty(len(order), np.int64)
+    at[order] = following
+    of = order[np.minimum(at[: len(whose)], len(order) - 1)]
+    other = (at[: len(whose)] < len(order)) & (group[of] == whose) & (time[of] < end[rows])
+    last = ~other & (end[rows] <= end[whose])
+    until, at_row = end[rows[last]], above[last]
+    while len(at_row):
+        np.maximum.at(end, at_row, until)
+        at_row = parent[at_row]
+        until, at_row = until[~entry[at_row]], at_row[~entry[at_row]]

@@ -1,8 +1,8 @@
 """Time of each service in each request: its own part of the request's critical path, from raw spans.
 
-A service's own time is that in which its spans waited for no other service. Time within a client's span and
-outside of its server's span belongs to the link between the two services: network, connection and queue. The
-times of one request, of services and links together, sum to its latency.
+A service's own time is that in which its spans waited for no other service. Time of a call outside of its
+servers' spans belongs to the link between the two services: network, connection, queue, and the time between
+attempts. The times of one request, of services and links together, sum to its latency.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
             )
             owner[row] = owner[parent]
             end[row] = np.minimum(end[row], last)
-            own[row] = np.maximum(end[row] - start[row], 0)
+            own[row] = np.maximum(end[row] - start[row] - calls.idle[row], 0)
             link[row] = last - begun - own[row]
             own[parent] -= last - begun
             until[parent] = begun

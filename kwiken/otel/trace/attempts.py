@@ -1,4 +1,4 @@
-"""Attempts of callers that hedge by themselves: calls that are sent again while the first one still runs."""
+"""Attempts of one call: below one client's span, or sent again by the caller while the first still runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ MIN_DELAY_SHARE: Final = 0.5  # of that percentile; calls that follow sooner are
 
 
 @dataclass(frozen=True, slots=True)
-class Hedges:
-    """Calls of which the caller sent copies, one row a call.
+class Attempts:
+    """Calls of several attempts, one row a call.
 
     Attributes:
         winner: (k,) row of the attempt that answered first.
         start: (k,) start of the first attempt, nanoseconds since 1970.
-        pairs_ns: (k, 2) time from the start of the first attempt, and from that of the second, to the answer.
-        pairs_cut: (k, 2) whether that attempt lost, so that it would have taken longer.
+        idle: (k,) time from the first start to the answer in which no attempt ran, nanoseconds.
         losers: (l,) rows of all other attempts.
         of: (l,) index of the call that each of them belongs to.
         next: (l,) start of the attempt after each of them; for attempts after the winner, that of the call.
@@ -36,11 +35,54 @@ class Hedges:
 
     winner: Ints
     start: Ints
-    pairs_ns: Ints
-    pairs_cut: Bools
+    idle: Ints
     losers: Ints
     of: Ints
     next: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Hedges(Attempts):
+    """Calls of which the caller sent copies, one row a call.
+
+    Attributes:
+        pairs_ns: (k, 2) time from the start of the first attempt, and from that of the second, to the answer.
+        pairs_cut: (k, 2) whether that attempt lost, so that it would have taken longer.
+    """
+
+    pairs_ns: Ints
+    pairs_cut: Bools
+
+
+def attempts_below_clients(clients: Ints, start: Ints, end: Ints, tree: Forest) -> Attempts | None:
+    """Find calls of several attempts below one client's span, as of a mesh or gRPC; None for none.
+
+    Servers' spans below one client's span are attempts if none of them overlap, or hardly any client's span
+    of that name has more than one; else they are a fan-out. The answer came from the last to end of those
+    that did not fail and ended before the client gave them up.
+
+    Args:
+        clients: (n,) row of the client's side of each call, -1 for none.
+        start: (n,) start of the callee's own span, nanoseconds since 1970.
+        end: (n,) its end.
+        tree: the calls.
+    """
+    rows = np.flatnonzero(clients >= 0)
+    rows = rows[np.lexsort((end[rows], start[rows], clients[rows]))]
+    head = np.r_[True, clients[rows][1:] != clients[rows][:-1]] if len(rows) else np.empty(0, np.bool_)
+    first = np.flatnonzero(head)
+    size = np.diff(np.r_[first, len(rows)])
+    if not (size > 1).any():
+        return None
+    gap = _gaps(head, start[rows], end[rows])
+    overlaps = np.add.reduceat(~gap & ~head, first) > 0
+    op = tree.spans["op"].astype(np.int64)
+    kind = codes(op[np.maximum(tree.parent[rows[first]], 0)], op[rows[first]])
+    often = np.bincount(kind, overlaps) > MAX_HEDGED_SHARE * np.bincount(kind)
+    tried = (size > 1) & ~(overlaps & often[kind])
+    if not tried.any():
+        return None
+    return _attempts(tree, rows, start[rows], end[rows], first[tried], size[tried])
 
 
 def caller_hedges(tree: Forest) -> Hedges | None:
@@ -99,25 +141,55 @@ def _gaps(head: Bools, start: Ints, end: Ints) -> Bools:
 
 
 def _hedges(tree: Forest, rows: Ints, first: Ints, size: Ints) -> Hedges:
-    """Attempts of calls whose rows stand one after another."""
+    """Copies of calls whose rows stand one after another."""
+    found = _attempts(tree, rows, tree.start[rows], tree.end[rows], first, size)
+    second = tree.start[rows[first + 1]]
+    answered = tree.end[found.winner]
+    ahead = rows[np.stack([first, first + 1], axis=1)]
+    return Hedges(
+        found.winner,
+        found.start,
+        found.idle,
+        found.losers,
+        found.of,
+        found.next,
+        pairs_ns=np.stack([answered - found.start, answered - second], axis=1),
+        pairs_cut=ahead != found.winner[:, None],
+    )
+
+
+def _attempts(tree: Forest, rows: Ints, starts: Ints, ends: Ints, first: Ints, size: Ints) -> Attempts:
+    """Attempts of calls whose rows stand one after another, in order of their start.
+
+    Args:
+        starts: (n,) start of each of the rows, nanoseconds since 1970.
+        ends: (n,) end of each of the rows.
+        first: (k,) index in the rows of the first attempt of each call.
+        size: (k,) number of its attempts.
+    """
     call = np.repeat(np.arange(len(first)), size)
     at = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first, size)
-    attempt, start, end = rows[at], tree.start[rows[at]], tree.end[rows[at]]
+    attempt, start, end = rows[at], starts[at], ends[at]
     failed = (tree.spans["flags"][attempt] & c.ERROR != 0) | (tree.state[attempt] & DETACHED != 0)
     # The winner is the first to answer. Of two that end together, the one that began first was cancelled.
     order = np.lexsort((-start, end, failed, call))
     best = order[np.searchsorted(call[order], np.arange(len(first)))]
-    answered = end[best]
     head = np.cumsum(size) - size
-    pairs = np.stack([answered - start[head], answered - start[head + 1]], axis=1)
     lost = np.ones(len(attempt), np.bool_)
     lost[best] = False
     following = np.append(start[1:], 0)
-    return Hedges(
+    fresh = np.zeros(len(attempt), np.bool_)
+    fresh[head] = True
+    latest, until = end.copy(), end[best][call]
+    for level in levels(np.arange(len(attempt)) - np.repeat(head, size))[1:]:
+        latest[level] = np.maximum(latest[level], latest[level - 1])
+    pause = np.zeros(len(attempt), np.int64)
+    pause[1:] = np.minimum(start[1:], until[1:]) - np.minimum(latest[:-1], until[1:])
+    idle = np.bincount(call, np.where(fresh, 0, np.maximum(pause, 0))).astype(np.int64)
+    return Attempts(
         winner=attempt[best],
         start=start[head],
-        pairs_ns=pairs,
-        pairs_cut=np.stack([lost[head], lost[head + 1]], axis=1),
+        idle=idle,
         losers=attempt[lost],
         of=call[lost],
         next=np.where(start < start[best][call], following, start[head][call])[lost],
