@@ -8,6 +8,7 @@ from typing import Final
 
 from kwiken.model.plan.plan import SAFE_METHODS
 from kwiken.model.reads.queries import query_verb, without_comments
+from kwiken.model.reads.stores import known_read
 
 WRITING_METHODS: Final = frozenset(("PUT", "DELETE", "PATCH"))
 # fmt: off
@@ -143,6 +144,9 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
     verb = query_verb(operation)
     if verb.startswith("SELECT"):
         return ";" in verb
+    known = None if verb else known_read(operation)
+    if known is not None and not _COMMANDS.match(operation):
+        return not known
     parts = [[verb.lower()]] if verb else _parts(operation)
     if _COMMANDS.match(operation):
         return any(word in WRITE_WORDS for part in parts for word in part)
@@ -155,26 +159,28 @@ def says_write(operation: str, *, commits: bool = False) -> bool:
 def says_read(operation: str) -> bool:
     """Whether the name of an operation, other than that of an HTTP call, says that it reads.
 
-    There are six cases:
+    There are seven cases:
 
     1. The name is a path or states an HTTP method: the method decides, not the name.
     2. It is a query in SQL: it reads if it selects, locks nothing and calls no unknown function.
     3. It is several commands of a store: all of them must read.
-    4. The last part does not begin with a word for reading, or has letters that are not English: no.
-    5. The word for reading is joined with another action (`GetOrCreate`, `ReadModifyWrite`, `CheckIn`,
+    4. It is an operation of a store in the table of `STORES`: the table decides.
+    5. The last part does not begin with a word for reading, or has letters that are not English: no.
+    6. The word for reading is joined with another action (`GetOrCreate`, `ReadModifyWrite`, `CheckIn`,
        `GetSet`), makes something new (`GetNextId`), or is a query of which nothing is known (`pg.query`): no.
-    6. Otherwise yes.
+    7. Otherwise yes.
     """
     route = _GRPC_POST.sub("", without_comments(operation))
     verb = query_verb(route)
     if verb:
         return verb == "SELECT"
     if _COMMANDS.match(route):
-        return all(command.lower() in READ_WORDS for command in route.split(" "))
+        return all(known_read(command) or command.lower() in READ_WORDS for command in route.split(" "))
     if http_method(route) is not None or (route.startswith("/") and not _GRPC_PATH.match(route)):
         return False
-    if any(not letter.isascii() for letter in _LETTER.findall(route)):
-        return False
+    known = known_read(route)
+    if known is not None or any(not letter.isascii() for letter in _LETTER.findall(route)):
+        return bool(known)
     parts = _parts(route)
     if not parts or (parts[-1] == ["query"] and route.endswith("query")) or _TAKES.match(route):
         return False

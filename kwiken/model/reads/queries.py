@@ -10,6 +10,12 @@ _TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 _VERB: Final = re.compile(
     r"^[\s(;]*(select|insert|update|delete|merge|replace|upsert|truncate|with|call)\b", re.IGNORECASE
 )
+# Other statements, of which only the first word counts.
+_OTHER: Final = re.compile(
+    r"^[\s(;]*(alter|analyze|copy|create|declare|do|drop|exec|execute|explain|grant|load|lock|notify|refresh"
+    r"|revoke|vacuum|values)\b",
+    re.IGNORECASE,
+)
 # Statements inside of others: behind `WITH x AS (`, behind a semicolon, or in a union.
 _INNER_WRITE: Final = re.compile(
     r"\b(insert|delete|merge|truncate)\b(?!\s*\()|[(;]\s*(update)\b|\b(update)\s+\S+\s+set\b", re.IGNORECASE
@@ -29,6 +35,8 @@ _LOCKS: Final = re.compile(
     r"|\b(?:updlock|xlock|tablockx|holdlock)\b|\binto\b",
     re.IGNORECASE,
 )
+# Draws from a sequence, in the words of SQL's dialects; `nextval()` is a function like others.
+_NEXT: Final = re.compile(r"\bnext\s+value\s+for\b|\bnextval\s+for\b|\.\s*[\"`\[]?nextval\b", re.IGNORECASE)
 _CALLED: Final = re.compile(r"\b([a-z_][\w.]*)\s*\(", re.IGNORECASE)
 # Words before a parenthesis that call nothing, and functions that only compute. All others may write.
 # fmt: off
@@ -37,43 +45,44 @@ _PURE: Final = frozenset(
         "abs", "all", "and", "any", "as", "avg", "between", "bit_and", "bit_count", "bit_length", "bit_or",
         "bit_xor", "bool_and", "bool_or", "by", "case", "cast", "ceil", "ceiling", "char", "char_length",
         "coalesce", "concat", "concat_ws", "contains", "convert", "count", "cube", "cume_dist",
-        "current_date", "current_timestamp", "date", "date_add", "date_bin", "date_diff", "date_format",
-        "date_part", "date_sub", "date_trunc", "dateadd", "datediff", "datefromparts", "datename",
-        "datepart", "datetime", "day", "decimal", "dense_rank", "distinct", "else", "except", "exists",
-        "extract", "filter", "first_value", "floor", "format", "from", "generate_series", "getdate",
-        "greatest", "group", "group_concat", "having", "hour", "if", "ifnull", "in", "instr", "intersect",
-        "interval", "isnull", "join", "json", "json_agg", "json_array", "json_array_elements",
-        "json_array_elements_text", "json_array_length", "json_arrayagg", "json_build_array",
-        "json_build_object", "json_contains", "json_depth", "json_each", "json_each_text", "json_exists",
-        "json_extract", "json_extract_path", "json_extract_path_text", "json_keys", "json_length",
-        "json_object", "json_object_agg", "json_object_keys", "json_objectagg", "json_populate_recordset",
-        "json_query", "json_strip_nulls", "json_table", "json_to_recordset", "json_type", "json_typeof",
-        "json_unquote", "json_valid", "json_value", "jsonb", "jsonb_agg", "jsonb_array_elements",
-        "jsonb_array_elements_text", "jsonb_array_length", "jsonb_build_array", "jsonb_build_object",
-        "jsonb_each", "jsonb_each_text", "jsonb_extract_path", "jsonb_extract_path_text", "jsonb_object_agg",
-        "jsonb_object_keys", "jsonb_path_exists", "jsonb_path_query", "jsonb_path_query_array",
-        "jsonb_path_query_first", "jsonb_set", "jsonb_strip_nulls", "jsonb_to_recordset", "jsonb_typeof",
-        "key", "lag", "last_value", "lateral", "lcase", "lead", "least", "left", "len", "length", "like",
+        "current_date", "current_setting", "current_timestamp", "currval", "date", "date_add", "date_bin",
+        "date_diff", "date_format", "date_part", "date_sub", "date_trunc", "dateadd", "datediff",
+        "datefromparts", "datename", "datepart", "datetime", "day", "decimal", "dense_rank", "distinct",
+        "else", "except", "exists", "extract", "filter", "first_value", "floor", "format", "from",
+        "generate_series", "getdate", "greatest", "group", "group_concat", "having", "hour", "if", "ifnull",
+        "in", "instr", "intersect", "interval", "isnull", "join", "json", "json_agg", "json_array",
+        "json_array_elements", "json_array_elements_text", "json_array_length", "json_arrayagg",
+        "json_build_array", "json_build_object", "json_contains", "json_depth", "json_each",
+        "json_each_text", "json_exists", "json_extract", "json_extract_path", "json_extract_path_text",
+        "json_keys", "json_length", "json_object", "json_object_agg", "json_object_keys", "json_objectagg",
+        "json_populate_recordset", "json_query", "json_strip_nulls", "json_table", "json_to_recordset",
+        "json_type", "json_typeof", "json_unquote", "json_valid", "json_value", "jsonb", "jsonb_agg",
+        "jsonb_array_elements", "jsonb_array_elements_text", "jsonb_array_length", "jsonb_build_array",
+        "jsonb_build_object", "jsonb_each", "jsonb_each_text", "jsonb_extract_path",
+        "jsonb_extract_path_text", "jsonb_object_agg", "jsonb_object_keys", "jsonb_path_exists",
+        "jsonb_path_query", "jsonb_path_query_array", "jsonb_path_query_first", "jsonb_set",
+        "jsonb_strip_nulls", "jsonb_to_recordset", "jsonb_typeof", "key", "lag", "last_insert_id",
+        "last_value", "lastval", "lateral", "lcase", "lead", "least", "left", "len", "length", "like",
         "limit", "ln", "log", "lower", "lpad", "ltrim", "match", "materialized", "max", "md5", "median",
         "min", "minute", "mod", "month", "not", "now", "ntile", "nullif", "numeric", "nvl", "offset", "on",
         "or", "order", "over", "partition", "percentile_cont", "percentile_disc", "plainto_tsquery",
         "position", "pow", "power", "quarter", "rand", "random", "rank", "regexp_replace", "replace",
-        "reverse", "right", "rollup", "round", "row", "row_number", "row_to_json", "rpad", "rtrim", "second",
-        "select", "sets", "sign", "similarity", "some", "split_part", "sqrt", "stddev", "string_agg",
-        "substr", "substring", "sum", "sysdate", "then", "time", "time_bucket", "time_bucket_gapfill",
-        "time_format", "time_to_sec", "timediff", "timestamp", "timestampadd", "timestampdiff", "timezone",
-        "to_base64", "to_char", "to_clob", "to_date", "to_days", "to_hex", "to_json", "to_jsonb",
-        "to_number", "to_seconds", "to_timestamp", "to_tsquery", "to_tsvector", "to_unixtime", "top",
-        "translate", "trim", "trunc", "ts_headline", "ts_rank", "ts_rank_cd", "ucase", "union", "unnest",
-        "upper", "using", "values", "varchar", "variance", "websearch_to_tsquery", "week", "when", "where",
-        "with", "within", "year"
+        "reverse", "right", "rollup", "round", "row", "row_number", "row_to_json", "rpad", "rtrim",
+        "scope_identity", "second", "select", "sets", "sign", "similarity", "some", "split_part", "sqrt",
+        "stddev", "string_agg", "substr", "substring", "sum", "sysdate", "then", "time", "time_bucket",
+        "time_bucket_gapfill", "time_format", "time_to_sec", "timediff", "timestamp", "timestampadd",
+        "timestampdiff", "timezone", "to_base64", "to_char", "to_clob", "to_date", "to_days", "to_hex",
+        "to_json", "to_jsonb", "to_number", "to_seconds", "to_timestamp", "to_tsquery", "to_tsvector",
+        "to_unixtime", "top", "translate", "trim", "trunc", "ts_headline", "ts_rank", "ts_rank_cd", "ucase",
+        "union", "unnest", "upper", "using", "values", "varchar", "variance", "version",
+        "websearch_to_tsquery", "week", "when", "where", "with", "within", "year"
     }
 )
 # fmt: on
 _PURE_STARTS: Final = ("array_", "regexp_", "st_")
 
 
-def query_verb(statement: str) -> str:
+def query_verb(statement: str, *, stated: bool = False) -> str:
     """Verb of a statement; empty for a text that is no SQL.
 
     There are six cases:
@@ -84,16 +93,19 @@ def query_verb(statement: str) -> str:
     4. It locks rows or fills a table: `SELECT FOR UPDATE`.
     5. It calls a function that may do anything: `SELECT name()`.
     6. Otherwise `SELECT`.
+
+    Args:
+        stated: whether the text is known to be a statement, and no name such as `select seat`.
     """
     bare = _TEXT.sub("''", _COMMENT.sub(" ", statement))
-    found = _VERB.match(bare)
+    found = _VERB.match(bare) or (_OTHER.match(bare) if stated else None)
     if found is None:
         return ""
     verb = found[1].upper()
     if verb not in {"SELECT", "WITH"}:
         return verb
     # A name such as `select seat` or `with retries` is no statement.
-    if (verb == "WITH" or found[1] != verb) and _SELECTS.search(bare) is None:
+    if not stated and (verb == "WITH" or found[1] != verb) and _SELECTS.search(bare) is None:
         return ""
     written = _INNER_WRITE.search(bare)
     if written is not None:
@@ -118,6 +130,8 @@ def _selecting(statement: str) -> str:
     """Verb of a statement that selects: whether it locks rows or calls a function that may do anything."""
     if _LOCKS.search(statement):
         return "SELECT FOR UPDATE"
+    if _NEXT.search(statement):
+        return "SELECT nextval()"
     named = {name.lower() for name in _NAMED.findall(statement)}  # `WITH x (columns) AS ...`
     for function in _CALLED.findall(statement):
         name = function.lower().rpartition(".")[2]

@@ -118,14 +118,15 @@ def _query(name: str, attributes: Mapping[str, object]) -> str:
     Where a query has several commands of a store, all of them count: `GET SET`.
     """
     text = _first(attributes, SQL_KEYS)
-    several = [] if query_verb(text) else _commands(text)
+    stated = query_verb(text, stated=True)
+    several = [] if stated else _commands(text)
     if len(several) > 1:
         return " ".join(several)
-    text = text if query_verb(text) else name
-    verb = query_verb(text) or _first(attributes, _DOES_KEYS)
+    text, asked = (text, stated) if stated else (name, query_verb(name))
+    verb = asked or _first(attributes, _DOES_KEYS)
     if not verb:
         return name
-    there = _TABLE.search(text) if query_verb(text) else None
+    there = _TABLE.search(text) if asked else None
     table = _first(attributes, _TABLE_KEYS) or (there[1] if there is not None else "")
     short = f"{verb} {table}".strip()
     return name if name.upper().startswith(verb.upper()) and len(name) <= len(short) else short
@@ -137,7 +138,7 @@ def folded_query(text: str) -> str:
 
 
 def _folded_query(text: str) -> str:
-    verb = query_verb(text)
+    verb = query_verb(text, stated=True)
     if not verb:
         several = _commands(text)
         return ";".join(several)[:MAX_QUERY] if len(several) > 1 else text[:MAX_QUERY]
