@@ -76,7 +76,8 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     served = np.flatnonzero(entry)
     client = np.full(len(forest), -1, np.int64)
     client[served] = _clients(forest, entry, served)
-    bare = _without_servers(forest, entry, client[served])
+    takes = forest.spans["flags"] & c.CONSUMER != 0
+    bare = _without_servers(forest, entry, client[entry & ~takes])
     below = forest.parent >= 0
     nearest = forest.inherited(np.where(entry, np.arange(len(forest)), -1))
     called = _callees(forest, client, bare, nearest)
