@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kwiken.model.profile import Evidence, why_write
-from kwiken.model.reads import http_method
+from kwiken.model.profile.idempotence import Evidence, why_write
+from kwiken.model.reads.names import http_method
 from kwiken.model.reads.stores import STORES
 from kwiken.otel.conventions.facts import CLIENT, CONSUMER, PRODUCER, UNSET, facts_of
-from kwiken.otel.fit import fit_profile
+from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field_data import field_file
 from tests.support.stores_page import PAGE, page
 
