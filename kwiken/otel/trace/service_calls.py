@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from kwiken.otel.conventions.callees import UNNAMED
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints, without_ids
 from kwiken.otel.trace.attempts import Attempts, Hedges, attempts_below_clients, caller_hedges
@@ -198,7 +199,7 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     """
     if not len(forest):
         return np.empty(0, np.int64)
-    flags, callee = forest.spans["flags"], forest.spans["callee"]
+    flags = forest.spans["flags"]
     client = (flags & c.CLIENT != 0) | (_named(forest, _CLIENT) & (flags & _KINDS == 0))
     client &= ~entry & (forest.spans["own"] < 0)
     served = (entry | (flags & c.SERVER != 0)) & (flags & c.CONSUMER == 0)
@@ -217,7 +218,8 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     side = forest.inherited(side)[found]
     within = (side >= 0) & (side < len(forest))
     around = np.where(within, side, 0)
-    alike = (callee[found] == callee[around]) | (forest.spans["op"][found] == forest.spans["op"][around])
+    asked, of = _services_asked(forest, found), _services_asked(forest, around)
+    alike = (asked == of) | (asked < 0)
     return found[~(within & (alike | _named(forest, _CONNECTS)[found]))]
 
 
@@ -363,6 +365,15 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
     children -= np.bincount(parent[connects], minlength=len(forest))
     sole = (found < 0) & (parent[rows] >= 0) & ~entry[above[rows]] & (children[above[rows]] == 1)
     return np.where(sole & ~states[above[rows]], parent[rows], found)
+
+
+def _services_asked(forest: Forest, rows: Ints) -> Ints:
+    """(k,): number of the service that each client's span says it calls; -1 where the span names none."""
+    numbers = services_of(forest.names)
+    for op in {op for op, (service, _) in enumerate(forest.names.operations) if service == UNNAMED}:
+        numbers[op] = -1
+    callee = forest.spans["callee"][rows]
+    return np.where(callee >= 0, numbers[np.maximum(callee, 0)], -1)
 
 
 def _named(forest: Forest, names: re.Pattern[str]) -> Bools:

@@ -9,7 +9,7 @@ import pytest
 
 from kwiken.model.profile.profile import Profile
 from kwiken.otel.fit.fit import fit_profile
-from kwiken.tail.diagnosis.explanation import explain_time
+from kwiken.tail.diagnosis.explanation import explain
 from tests.support.otel.field import filed
 from tests.support.otel.field_data import field_file
 from tests.support.otel.two_sides import KINDS, REQUESTS, SEEDS, Drawn, drawn
@@ -62,7 +62,7 @@ def test_the_stages_and_the_blame_agree(kind: str, seed: int, tmp_path: Path) ->
 
 def first_of(profile: Profile) -> tuple[str, int]:
     """What is named first for the slowest 5%, and its share in percent."""
-    slow = explain_time(profile, None)[-1]
+    slow = explain(profile).slow[-1]
     assert slow.first is not None
     return slow.first.name, round(100 * slow.first.share)
 
