@@ -281,6 +281,7 @@ def _list(fits: Fits, *, as_json: bool) -> None:
     _list_table(f"Root operations: {len(rows)}", ("operation", "requests"), rows)
     say("")
     _list_table(f"Kinds of requests: {len(fits.kinds)}", KIND_HEAD, _kind_rows(fits.kinds))
+    note_repeated(fits)
     note_scattered(fits)
 
 
@@ -289,6 +290,15 @@ def _list_table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) 
     print_table(title, head, rows[:MAX_ROWS_LISTED])
     if len(rows) > MAX_ROWS_LISTED:
         say(f"and {len(rows) - MAX_ROWS_LISTED:,} more; --json has all")
+
+
+def note_repeated(fits: Fits) -> None:
+    """Note requests that are connections or loops, and which of their parts are better requests."""
+    for kind, part in fits.repeated.items():
+        note(
+            f"requests of {kind} mostly wait, as a connection or a loop does, and repeat {part}: learn these as "
+            f"requests, by --root {part!r}"
+        )
 
 
 def note_scattered(fits: Fits) -> None:
@@ -320,6 +330,7 @@ def _show_kinds(fits: Fits, *, every: bool, to_stderr: bool) -> None:
     """List the kinds of requests among the traces, and say which one was learned and how to learn others."""
     for kind, why in fits.left_out.items():
         note(f"nothing learned of {kind}: {why}")
+    note_repeated(fits)
     if len(fits.kinds) < MIN_KINDS_LISTED:
         return
     shown, more = fits.kinds[:MAX_KINDS_SHOWN], len(fits.kinds) - MAX_KINDS_SHOWN

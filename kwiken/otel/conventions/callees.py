@@ -26,6 +26,7 @@ from kwiken.otel.conventions.routes import (
 MAX_CACHED_TEXT: Final = 1000  # characters
 MAX_QUERY: Final = 100  # characters of a query that is no SQL
 UNNAMED: Final = "unnamed service"
+ISTIO_PARTS: Final = 4  # of a cluster's name: direction, port, subset and host
 _URL_KEYS: Final = ("url.full", "http.url")
 _HOST_KEYS: Final = (
     "server.address",
@@ -161,6 +162,9 @@ def with_address(attributes: Mapping[str, object]) -> Mapping[str, object]:
     there, its_port = _url_address(attributes)
     if there and host in {"", there}:
         host, port = there, port or its_port
+    if not host:  # Istio names a cluster `outbound|8080||pay.shop.svc.cluster.local`
+        parts = _first(attributes, _CLUSTER_KEYS).split("|")
+        host, port = (parts[-1], parts[1]) if len(parts) == ISTIO_PARTS else (host, port)
     stated = {"server.address": host, "server.port": port}
     return {**attributes, **{key: value for key, value in stated.items() if value}}
 

@@ -17,6 +17,7 @@ METHOD_KEYS: Final = ("http.request.method", "http.method")
 _ROUTE_KEYS: Final = ("http.route", "url.template")
 PATH_KEYS: Final = ("http.target", "http.path", "url.path", "uri", "http.uri", "url.full", "http.url")
 _RPC_KEYS: Final = ("rpc.service", "rpc.method")
+_ACTION_KEYS: Final = ("jsonrpc.method", "rpc.jsonrpc.method", "soap.action", "soap.operation")
 DATABASE_KEYS: Final = ("db.system.name", "db.system", "db.type")
 UNKNOWN_METHOD: Final = "_OTHER"  # of a call whose method the server does not have
 _GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
@@ -26,6 +27,7 @@ ROUTE_KEYS: Final = (
     *_ROUTE_KEYS,
     *PATH_KEYS,
     *_RPC_KEYS,
+    *_ACTION_KEYS,
     *_GRAPHQL_KEYS,
     *_OPERATION_KEYS,
     *DESTINATION_KEYS,
@@ -92,7 +94,7 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
     if route:
         # The name may hold a longer route, where the router of an application is mounted below a path.
         whole = name.endswith(route) and (route != "/" or name in {"/", f"{method} /"})
-        return Route(name if whole else f"{method} {route}".strip())
+        return Route(_with_method(name, method) if whole else f"{method} {route}".strip())
     if rpc:
         return Route(name if name.endswith(rpc.rpartition("/")[2]) and len(name) > len(method) else rpc)
     if destination:
@@ -105,7 +107,14 @@ def of_path(name: str, attributes: Mapping[str, object]) -> Route:
     """Method and path that were asked for, where the name tells no operations apart; else the name."""
     path = folded_path(attributes) if is_generic(name) else ""
     method = method_of(attributes) or http_method(name.upper()) or ""
-    return Route(f"{method} {path}".strip(), name) if path else Route(name)
+    return Route(f"{method} {path}".strip(), name) if path else Route(_with_method(name, method))
+
+
+def _with_method(name: str, method: str) -> str:
+    """Name in the form of the stable conventions: `/page` of old ones is `GET /page`."""
+    bare = name.removeprefix("HTTP ").removeprefix(method).lstrip()
+    known = method and bare.startswith("/") and not names_grpc(bare.lstrip("/")) and not names_grpc(bare)
+    return f"{method} {bare}" if known else name
 
 
 def graphql_of(name: str, attributes: Mapping[str, object]) -> str:
@@ -156,6 +165,9 @@ def rpc_of(attributes: Mapping[str, object]) -> str:
     service, method = (_text(attributes, key) for key in _RPC_KEYS)
     if method == UNKNOWN_METHOD:
         return ""
+    if not method:
+        actions = (_text(attributes, key).strip('"').rpartition("/")[2] for key in _ACTION_KEYS)
+        method = next(filter(None, actions), "")
     if not method or "/" in method:
         return method.lstrip("/")
     return f"{service}/{method}" if service else method

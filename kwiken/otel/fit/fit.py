@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypedDict, Unpack
 
@@ -25,7 +25,7 @@ from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_
 from kwiken.otel.trace.forest import Forest, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
-from kwiken.otel.trace.requests import Candidates, candidates, label, nearest, requests_of
+from kwiken.otel.trace.requests import Candidates, candidates, label, nearest, repeated_part, requests_of
 
 SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
 MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
@@ -65,12 +65,15 @@ class Fits:
         kinds: kinds of requests, most frequent first.
         roots: number of requests by root operation (`service:operation`), most frequent first.
         left_out: kinds without a profile, each with the reason.
+        repeated: by kind of requests that repeat an operation while they mostly wait, as a connection or a
+            loop does: that operation, whose spans are the better requests.
     """
 
     profiles: tuple[Profile, ...]
     kinds: tuple[Kind, ...]
     roots: Mapping[str, int]
     left_out: Mapping[str, str]
+    repeated: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def scattered(self) -> bool:
@@ -264,6 +267,9 @@ class _Read(NamedTuple):
             profile = with_kinds(profile, part, requests, kind_by)
         shares, stated = sample_shares(part, requests.rows)
         chosen = 0 if stated else slow_were_chosen(profile.latency_ms)
+        if chosen and profile.classes is not None:  # two kinds of requests make a step too
+            by_class = (profile.latency_ms[profile.classes == each] for each in np.unique(profile.classes))
+            chosen = sum(map(slow_were_chosen, by_class))
         if chosen:
             profile = replace(profile, counts={**profile.counts, SLOW_CHOSEN: chosen})
         profile = weighted(profile, shares)
@@ -276,13 +282,15 @@ class _Read(NamedTuple):
         short = short_names(forest.names.operations[op] for op in ops)
         order = np.argsort(self.found.kinds, kind="stable")
         first, last = (np.searchsorted(self.found.kinds[order], ops, side) for side in ("left", "right"))
-        kinds = []
+        kinds, repeated_parts = [], {}
         for place, op in enumerate(ops):
             rows = self.found.rows[order[first[place] : last[place]]]
             latency_ms = repeated(
                 (forest.end[rows] - forest.start[rows]) / 1e6, sample_shares(forest, rows)[0]
             )
             p50, p99 = percentiles_of(latency_ms, (50, 99))
+            if place < _MAX_KINDS_LEARNED and not len(self.found.own):
+                repeated_parts[label(forest, op)] = repeated_part(forest, rows)
             stages = len(profiles[op].stages) if op in profiles else None
             if stages is None and op not in left_out and place < _MAX_KINDS_LEARNED:
                 stages = self._stages(op)
@@ -294,6 +302,7 @@ class _Read(NamedTuple):
             tuple(kinds),
             dict(sorted(roots.items(), key=lambda each: (-each[1], each[0]))),
             {label(forest, op): why for op, why in left_out.items()},
+            {kind: label(forest, part) for kind, part in repeated_parts.items() if part >= 0},
         )
 
     def _stages(self, op: int) -> int | None:

@@ -41,6 +41,9 @@ _OTHER_LINES: Final = (
     *(b'{"resourceLogs"', b'{"resourceMetrics"', b'{"resourceProfiles"'),
     *(b'{"index":', b'{"create":', b'{ "index"'),
 )
+MAX_LINES_OF_LOG: Final = 10_000  # of a container's log, before the first with spans
+_LOGGED: Final = b'{"log":"'  # how Docker keeps a line
+_OTLP: Final = b'{"resourceSpans"'
 MAX_ENVELOPES: Final = 6  # objects and arrays around a document
 _SEVERAL: Final = "trailing characters"  # as msgspec says it
 _TRUNCATED: Final = "Input data was truncated"  # as msgspec says it
@@ -165,9 +168,11 @@ class FileReader:
         first = lines.next(IN_MEMORY)
         if not first and not lines.of_other_signals:
             raise InputError("is empty", where=where)
+        if first and (first.startswith(_LOGGED) or first.lstrip()[:1] not in (b"{", b"[")):
+            first = lines.next_of_log(first) or first
         opening = first.lstrip()[:1]
         if first and opening not in (b"{", b"["):
-            raise InputError(_reason(first), where=where)
+            raise InputError(_reason(lines.start), where=where)
         envelope = self._one_line(first, where) if opening == b"{" else None
         if envelope is not None:
             self._lines(first, envelope, lines)
@@ -358,7 +363,8 @@ class FileReader:
 class _Lines:
     """Lines of a stream that may hold spans, with the number of the current line.
 
-    Blank lines are left out, and those of metrics, logs and profiles.
+    Blank lines are left out, and those of metrics, logs and profiles. Of a container's log, `start` are the first
+    bytes, and `logged` says that lines have something around them.
     """
 
     source: ByteStream
@@ -368,6 +374,8 @@ class _Lines:
     number: int = 0
     size: int = 0
     of_other_signals: int = 0
+    logged: bool = False
+    start: bytes = b""
 
     @property
     def where(self) -> str:
@@ -397,6 +405,8 @@ class _Lines:
                 raise InputError(f"is longer than {MAX_UNIT >> 20} MiB", where=self.where)
             if self.number % _UNITS_PER_PROGRESS == 0:
                 self.progress()
+            if self.logged:
+                line = _span_line(line)
             if line.startswith(_OTHER_LINES):
                 self.of_other_signals += 1
                 first = self.number + 1
@@ -404,9 +414,36 @@ class _Lines:
                 return line
         return b""
 
+    def next_of_log(self, line: bytes) -> bytes:
+        """First line of a container's log that holds spans, from this line on; empty where none does.
+
+        From then on, what a log puts around a line is taken away, and other lines are left out.
+        """
+        found = _span_line(line)
+        self.start = b"\n" * (self.number > 1) + line[:LOOKED_AT]
+        while found.isspace() and self.number < MAX_LINES_OF_LOG and line:
+            line = self.source.readline(IN_MEMORY)
+            self.number += 1
+            if len(self.start) < LOOKED_AT:
+                self.start += line[:LOOKED_AT]
+            found = _span_line(line)
+        self.logged = not found.isspace()
+        return found if self.logged else b""
+
     def cut_off(self, line: bytes) -> bool:
         """True if the line is incomplete because a service is still writing it."""
         return self.growing and not line.endswith(b"\n")
+
+
+def _span_line(line: bytes) -> bytes:
+    """OTLP JSON in a line of a container's log; a line break where there is none."""
+    if line.startswith(_LOGGED):
+        try:
+            line = msgspec.json.decode(line, type=dict[str, Any])["log"].encode()
+        except (msgspec.MsgspecError, AttributeError, KeyError):
+            return b"\n"
+    at = line.find(_OTLP)
+    return line[at:] if at >= 0 else b"\n"
 
 
 def _kind(envelope: _Envelope, document: Unit | bytes, where: str) -> Kind:

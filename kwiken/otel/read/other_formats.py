@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from typing import Final
 
@@ -24,7 +25,10 @@ _STARTS: Final = (
     (b"\xfe\xff", "is text in UTF-16; write it in UTF-8"),
 )
 _BINARY: Final = re.compile(rb"[\x00-\x08\x0e-\x1f]")
-_PROTOBUF: Final = "is binary, such as OTLP in protobuf; set `format: json` in the collector's file exporter"
+_PROTOBUF: Final = (
+    "is binary, such as OTLP in protobuf; set `format: json` in the collector's file exporter, or "
+    "OTEL_EXPORTER_OTLP_PROTOCOL=http/json where the spans are sent"
+)
 # What a document of another tool holds near its start; the first that fits counts.
 _MARKS: Final = tuple(
     (re.compile(mark), reason)
@@ -39,6 +43,10 @@ _MARKS: Final = tuple(
             rb"\"trace_id\": ?\"0x|\"SpanContext\": ?{|\btraceId: '|Activity\.TraceId: |ResourceSpans #",
             f"is the output of OpenTelemetry's console exporter, which is for reading by eye; {_BY_OTLP}",
         ),
+        (
+            rb"\"resource spans\": ?\d|\"(?:name|otelcol\.component\.id)\": ?\"(?:debug|logging)\"",
+            f"is the output of a collector's debug exporter, which is for reading by eye; {_BY_OTLP}",
+        ),
         (rb"LoggingSpanExporter", f"is what a logging exporter of OpenTelemetry wrote; {_BY_OTLP}"),
         (
             rb'"binaryAnnotations"|"value": ?"[cs][rs]"',
@@ -49,7 +57,7 @@ _MARKS: Final = tuple(
             f"holds segments of AWS X-Ray; {_BY_OTLP}",
         ),
         (
-            rb'"(?:traceSegmentId|segmentId|endpointNames?)":',
+            rb'"(?:traceSegmentId|trace_segment_id|segmentId|segment_id|endpointNames?|isSizeLimited)":',
             f"is of SkyWalking; {_RECEIVER.format('skywalking')}",
         ),
         (
@@ -91,6 +99,15 @@ def named(start: bytes) -> str | None:
         if start.startswith(mark):
             return reason
     start = start[:LOOKED_AT]
-    if _BINARY.search(start):
+    if _BINARY.search(start) or _is_no_text(start):
         return _PROTOBUF
     return next((reason for mark, reason in _MARKS if mark.search(start)), None)
+
+
+def _is_no_text(start: bytes) -> bool:
+    """Whether these bytes are no text in UTF-8, of which the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return True
+    return False

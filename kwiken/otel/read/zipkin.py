@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -10,6 +11,8 @@ from kwiken.otel.read.columns import UNKNOWN
 from kwiken.otel.read.jaeger import JaegerProcess, Reference, Span
 
 _NO: Final = ("false", "False", "0")
+# Zipkin writes all names in lower case.
+_METHOD: Final = re.compile(r"^(?:http )?(?:get|head|post|put|delete|options|patch)(?=\Z| /)")
 
 
 class _Endpoint(msgspec.Struct, gc=False):
@@ -51,7 +54,7 @@ def as_jaeger(data: bytes | memoryview | msgspec.Raw) -> Span | None:
         startTime=span.timestamp,
         duration=span.duration,
         spanID=span.id,
-        operationName=span.name or "",
+        operationName=_METHOD.sub(lambda found: found[0].upper(), span.name or ""),
         traceID=span.traceId,
         references=[Reference(span.parentId, traceID=span.traceId)] if span.parentId else None,
         process=JaegerProcess(local or UNKNOWN),

@@ -18,6 +18,7 @@ from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ids, Ints, Names, Rows, taken, without_ids
 from kwiken.otel.read.span_store import SpanStore, select, trace_keys
 from kwiken.otel.trace.span_ends import (
+    CLOCK_NS,
     finish_clients,
     finish_spans,
     late_clocks,
@@ -112,6 +113,7 @@ def grow(store: SpanStore) -> Forest:
     counts["spans_read"], counts["spans_sampled_out"] = store.read, store.sampled_out
     trace = _numbered(trace_keys(spans))
     parent = _parents(spans, trace, services[spans["op"]] if len(spans) else np.empty(0, np.int64))
+    counts["spans_joined"] = _join_orphans(spans, parent, trace, names)
     # A caller of our service may write its spans elsewhere, so such a parent is not counted as lost.
     own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
     counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
@@ -283,6 +285,51 @@ def _parents(spans: Rows, trace: Ints, service: Ints) -> Ints:
     parent[below] = np.where(theirs, client, last)
     parent[inner] = np.flatnonzero(inner) - 1
     return parent
+
+
+def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
+    """Let servers' spans whose parents nobody exported, as of gateways, be called by clients' spans; their number.
+
+    A client's span without a child calls the server's span if it lies in the client's time and is of the
+    service or of the route that the client asks for; of several, the last that began.
+    """
+    flags = spans["flags"]
+    orphans = np.flatnonzero((parent == LOST) & (flags & c.SERVER != 0))
+    if not len(orphans):
+        return 0
+    leaf = np.ones(len(spans), np.bool_)
+    leaf[parent[parent >= 0]] = False
+    clients = np.flatnonzero(leaf & (flags & c.CLIENT != 0) & (spans["callee"] >= 0))
+    clients = clients[np.isin(trace[clients], trace[orphans])]
+    low, high = (np.searchsorted(trace[clients], trace[orphans], side) for side in ("left", "right"))
+    within = np.repeat(np.arange(len(orphans)), high - low)
+    client = clients[np.arange(len(within)) - np.repeat(np.cumsum(high - low) - high, high - low)]
+    orphan = orphans[within]
+    start, end = spans["start"], spans["end"]
+    held = (start[client] <= start[orphan] + CLOCK_NS) & (end[client] >= end[orphan] - CLOCK_NS)
+    longer = end[client] - start[client] >= end[orphan] - start[orphan]
+    pairs = {
+        pair: _asks_for(names.operations[pair[0]], names.operations[pair[1]])
+        for pair in set(zip(spans["callee"][client].tolist(), spans["op"][orphan].tolist(), strict=True))
+    }
+    asked = [
+        pairs[pair]
+        for pair in zip(spans["callee"][client].tolist(), spans["op"][orphan].tolist(), strict=True)
+    ]
+    fits = np.flatnonzero(held & longer & np.array(asked, np.bool_))
+    fits = fits[np.argsort(start[client[fits]], kind="stable")]
+    before = parent.copy()
+    parent[orphan[fits]] = client[fits]  # the last that began is written last
+    looped = (_depths(parent) < 0) & (before == LOST)  # a client below the span itself
+    parent[looped] = LOST
+    return int((before != parent).sum())
+
+
+def _asks_for(callee: tuple[str, str], served: tuple[str, str]) -> bool:
+    """Whether a client's callee is the service of a server's span, or asks for its route, as behind a stage."""
+    route, path = (name.rpartition(" ")[2] for name in (served[1], callee[1]))
+    host = callee[0].partition(".")[0]
+    return served[0] in {callee[0], host} or (len(route) > 1 and "/" in route and path.endswith(route))
 
 
 def _numbered(keys: Ids) -> Ints:

@@ -11,13 +11,16 @@ from typing import Final
 
 import numpy as np
 
+from kwiken.model.reads.names import http_method
+from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Ints
-from kwiken.otel.trace.forest import ATTEMPTED, DETACHED
+from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, Forest
 from kwiken.otel.trace.service_calls import ServiceCalls
 
 MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on by one call; a few may end in errors
 MIN_GATEWAY_SHARE: Final = 0.75  # of the time that this call holds
 MAX_GATEWAYS: Final = 20  # in a row
+_OPERATION: Final = re.compile(r"^(?:query|mutation|subscription) \w")
 # A path with a segment that is neither a wildcard nor a variable, a gRPC method, a GraphQL operation or a
 # queue that is worked off.
 _ROUTE: Final = re.compile(
@@ -26,11 +29,13 @@ _ROUTE: Final = re.compile(
 )
 
 
-def kinds_of(calls: ServiceCalls, rows: Ints) -> Ints:
+def kinds_of(forest: Forest, calls: ServiceCalls, rows: Ints) -> Ints:
     """Number of the operation that tells each request's kind: that of its root, or of a service behind it.
 
-    There are three cases for the requests of one root operation:
+    There are four cases for the requests of one root operation:
 
+    0. It is posted or names no route, and below it nearly all requests have a span of the same service that
+       names an operation (of GraphQL, JSON-RPC, SOAP or another RPC), not always the same: that operation.
     1. The operation names a route: it is their kind.
     2. Nearly all requests are passed on by one call that takes most of their time, through one service after
        another, and at some service their routes differ: the route there is the kind of each.
@@ -38,17 +43,50 @@ def kinds_of(calls: ServiceCalls, rows: Ints) -> Ints:
        names a route.
 
     Args:
+        forest: forest of all spans.
         calls: requests and calls between services.
         rows: (n,) rows in the whole forest of the requests' spans.
     """
     at = calls.places[rows]
     kinds = calls.forest.spans["op"][at].astype(np.int64)
     number, longest = _longest_calls(calls)
+    inside = _operations_inside(forest, calls, rows)
     for op in np.unique(kinds).tolist():
-        if not is_route(calls.forest.names.operations[op][1]):
-            mine = np.flatnonzero(kinds == op)
+        name = calls.forest.names.operations[op][1]
+        mine = np.flatnonzero(kinds == op)
+        named = inside[mine] >= 0
+        asked = http_method(name) == "POST" or not is_route(name)
+        if asked and named.mean() >= MIN_PASS_SHARE and len(np.unique(inside[mine[named]])) > 1:
+            kinds[mine[named]] = inside[mine[named]]
+        elif not is_route(calls.forest.names.operations[op][1]):
             kinds[mine] = _behind(calls, at[mine], number, longest)
     return kinds
+
+
+def _operations_inside(forest: Forest, calls: ServiceCalls, rows: Ints) -> Ints:
+    """(n,): number of the operation that the topmost span below each request names, inside its service."""
+    names = forest.names
+    names_one = np.array(
+        [
+            _OPERATION.match(name) is not None or bool(names.stated.get(op, {}).get("rpc.method"))
+            for op, (_, name) in enumerate(names.operations)
+        ],
+        np.bool_,
+    )
+    spans = np.flatnonzero(
+        names_one[forest.spans["op"]]
+        & (forest.spans["flags"] & (c.CLIENT | c.PRODUCER) == 0)
+        & (calls.places < 0)
+    )
+    found = np.full(len(rows), -1, np.int64)
+    if len(spans):
+        owner = forest.inherited(calls.places.astype(np.int64))[spans]
+        request = np.full(len(calls.forest), -1, np.int64)
+        request[calls.places[rows]] = np.arange(len(rows))
+        spans, owner = spans[request[owner] >= 0], request[owner][request[owner] >= 0]
+        order = np.lexsort((forest.start[spans], forest.depth[spans], owner))[::-1]
+        found[owner[order]] = forest.spans["op"][spans[order]]  # the topmost is written last
+    return found
 
 
 def is_route(operation: str) -> bool:

@@ -20,6 +20,8 @@ from kwiken.otel.trace.service_calls import ServiceCalls, find_service_calls
 MAX_ERROR_SHARE: Final = (
     0.5  # if more of an operation's spans than this are errors, "error" does not mean failure
 )
+MIN_REPEATS: Final = 10  # of one operation in the median request that may be a connection or a loop
+MAX_BUSY_SHARE: Final = 0.1  # of such a request, in which something below it runs
 _MAX_ROOTS_SHOWN: Final = 8
 _MAX_NEAREST_SHOWN: Final = 3
 _MAX_NAMES_COMPARED: Final = 5000  # letter by letter, which takes a few microseconds each
@@ -88,7 +90,7 @@ def candidates(forest: Forest, *, root: str | None = None, service: str | None =
     foreign = ~np.isin(rows, own)
     calls = find_service_calls(forest, rows[foreign]) if foreign.any() else None
     if calls is not None:
-        kinds[foreign] = kinds_of(calls, rows[foreign])
+        kinds[foreign] = kinds_of(forest, calls, rows[foreign])
     count = Counter(kinds.tolist())
     taking = Counter(kinds[forest.spans["flags"][rows] & c.CONSUMER != 0].tolist())
     ops = sorted(count, key=lambda each: (2 * taking[each] > count[each], -count[each], label(forest, each)))
@@ -148,6 +150,25 @@ def requests_of(
     return Requests(left, op, own, kinds[np.searchsorted(rows, left)], calls)
 
 
+def repeated_part(forest: Forest, rows: Ints) -> int:
+    """Operation that requests repeat while they mostly wait, as a connection or a loop does; -1 for none.
+
+    Args:
+        forest: forest of all spans.
+        rows: (n,) rows of the requests' spans; n is 1 or more.
+    """
+    whose = np.full(len(forest), -1, np.int64)
+    whose[rows] = np.arange(len(rows))
+    parts = np.flatnonzero(forest.parent >= 0)
+    parts = parts[whose[forest.parent[parts]] >= 0]
+    length = forest.end - forest.start
+    if len(parts) < MIN_REPEATS * len(rows) or length[parts].sum() > MAX_BUSY_SHARE * length[rows].sum():
+        return -1
+    most = int(np.bincount(forest.spans["op"][parts]).argmax())
+    often = np.bincount(whose[forest.parent[parts[forest.spans["op"][parts] == most]]], minlength=len(rows))
+    return most if np.median(often) >= MIN_REPEATS else -1
+
+
 def label(forest: Forest, op: int) -> str:
     """`service:operation`."""
     return ":".join(forest.names.operations[op])
@@ -168,7 +189,8 @@ def _own_requests(forest: Forest) -> Ints:
 def _roots(forest: Forest, own: Ints) -> Ints:
     """One root of each trace that our runtime did not write.
 
-    Of several roots the earliest counts. A trace whose root was lost counts if the rest of it is one tree.
+    Of several roots the earliest counts. A trace whose root was lost counts if the rest of it is one tree, or
+    if its earliest tree holds the others in its time.
     """
     taken = np.zeros(forest.counts["traces"] + 1, np.bool_)
     taken[forest.trace[own]] = True
@@ -178,7 +200,8 @@ def _roots(forest: Forest, own: Ints) -> Ints:
     order = np.lexsort((forest.start[tops], lost, forest.trace[tops]))
     tops, lost = tops[order], lost[order]
     traces, first, number = np.unique(forest.trace[tops], return_index=True, return_counts=True)
-    whole = ~lost[first] | (number == 1)
+    last = np.maximum.reduceat(forest.end[tops], first) if len(tops) else first
+    whole = ~lost[first] | (number == 1) | (last <= forest.end[tops[first]])
     forest.counts["roots_besides_the_first"] = int((np.bincount(forest.trace[tops[~lost]]) > 1).sum())
     forest.counts["traces_without_root"] = int(lost[first].sum())
     forest.counts["traces_in_pieces"] = int(len(traces) - whole.sum())
@@ -216,7 +239,13 @@ def _none_found(forest: Forest, root: str | None, service: str | None) -> str:
         return f"there is no span to learn from{_reasons(forest)}"
     tops = np.flatnonzero(forest.parent == ROOT)
     if root is None and service is None:
-        return f"no trace has a root to learn from{_reasons(forest)}"
+        names = forest.spans["op"][forest.parent == LOST].tolist()
+        common = Counter(label(forest, op) for op in names).most_common(_MAX_ROOTS_SHOWN)
+        told = ", ".join(f"--root {name!r} ({number})" for name, number in common)
+        return (
+            f"no trace has a root to learn from{_reasons(forest)}; parents of these spans are missing, as "
+            f"those of a gateway that exports none: try {told}"
+        )
     wanted = " of ".join(
         [
             *([f"operation {root!r}"] if root is not None else []),

@@ -219,8 +219,8 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     within = (side >= 0) & (side < len(forest))
     around = np.where(within, side, 0)
     asked, of = _services_asked(forest, found), _services_asked(forest, around)
-    alike = (asked == of) | (asked < 0)
-    return found[~(within & (alike | _named(forest, _CONNECTS)[found]))]
+    apart: Bools = ~within | ((asked != of) & (asked >= 0) & ~_named(forest, _CONNECTS)[found])
+    return found[apart]
 
 
 def _callees(forest: Forest, client: Ints, bare: Ints, nearest: Ints) -> Ints:
@@ -369,9 +369,8 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
 
 def _services_asked(forest: Forest, rows: Ints) -> Ints:
     """(k,): number of the service that each client's span says it calls; -1 where the span names none."""
-    numbers = services_of(forest.names)
-    for op in {op for op, (service, _) in enumerate(forest.names.operations) if service == UNNAMED}:
-        numbers[op] = -1
+    unnamed = np.array([service == UNNAMED for service, _ in forest.names.operations], np.bool_)
+    numbers = np.where(unnamed, -1, services_of(forest.names))
     callee = forest.spans["callee"][rows]
     return np.where(callee >= 0, numbers[np.maximum(callee, 0)], -1)
 

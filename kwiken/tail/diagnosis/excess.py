@@ -14,6 +14,7 @@ from kwiken.tail.diagnosis.suspect import Link, Suspect, link_name, suspect
 SLOW_SHARES: Final = (0.01, 0.05)
 MIN_LEADING_SHARE: Final = 0.1  # of the excess, for a service to be named as one of its makers
 MAX_LEADING: Final = 3
+MIN_EXCESS: Final = 1e-4  # of the latency of slow requests, below which they are not slower
 
 By = Literal["service", "stage"]
 
@@ -145,6 +146,8 @@ def _slow(
     slow = {part: float(spent[slowest].mean()) for part, spent in columns.items()}
     typical, latency = sum(median.values()), sum(slow.values())
     whole = latency - typical
+    if abs(whole) < MIN_EXCESS * latency:  # rounding, of which shares say nothing
+        whole = 0.0
     parts = [
         ServiceExcess(
             name=part[0],
@@ -165,7 +168,9 @@ def _slow(
         excess_ms=whole,
         services=tuple(sorted(parts, key=lambda part: (-part.excess_ms, part.name))),
         by=by,
-        first=suspect(
+        first=None
+        if whole <= 0
+        else suspect(
             {name: spent[slowest] - median[name, None] for name, spent in time_ms.items()},
             {link: spent[slowest] - median[link_name(link), link] for link, spent in links.items()},
             by=by,

@@ -66,7 +66,7 @@ def fit(path: Path, spans: list[Span], form: str = "otlp", like: Profile | None 
 def the_loop(profile: Profile) -> np.ndarray[Any, Any]:
     (stage,) = (stage for stage in profile.stages if stage.match.operation == "GET /row")
     assert not stage.reissuable
-    assert "a loop of more than 100 calls" in stage.writes
+    assert "a loop of calls" in stage.writes
     return stage.calls_ms[:, 0]
 
 

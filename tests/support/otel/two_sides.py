@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from tests.support.otel.field import FORMS, Trace, requests
 from tests.support.otel.span_trees import Span
@@ -36,10 +36,10 @@ class Call:
     callee: str
     route: str
     troubled: bool
-    own: Counter[str] = field(default_factory=Counter)
-    link: Counter[tuple[str, str]] = field(default_factory=Counter)
+    own: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    link: defaultdict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
 
-    def serve(self, above: Span, start: float, took: float, **others: object) -> float:
+    def serve(self, above: Span, start: float, took: float, **others: Any) -> float:
         """Server's span of the callee, which works all the time; its end."""
         self.trace.span(above, self.callee, self.route, start, start + took, "server", **others)
         self.own[self.callee] += took
@@ -63,8 +63,8 @@ class Drawn:
     caller: str
     callee: str
     spans: list[Span]
-    own: list[Counter[str]]
-    link: list[Counter[tuple[str, str]]]
+    own: list[defaultdict[str, float]]
+    link: list[defaultdict[tuple[str, str], float]]
 
 
 def mesh_retry(call: Call, root: Span, at: float) -> float:

@@ -19,7 +19,7 @@ from kwiken.otel.trace.requests import MAX_ERROR_SHARE
 MAX_STAGES: Final = 999  # with the own time, the maximum of a service
 MAX_WIDTH: Final = 10_000
 MIN_LOOP_SHARE: Final = 0.01  # of the requests with calls of a name that make more than `MAX_TURNS` of them
-LOOP: Final = f"a loop of more than {MAX_TURNS} calls in a request"  # why such a stage gets no copies
+LOOP: Final = "a loop of calls in a request"  # why such a stage gets no copies
 MAX_DESCENT: Final = 100
 MIN_PASS_SHARE: Final = 0.95  # of the requests that a gateway passes on; a few may end in errors
 MIN_GATEWAY_SHARE: Final = 0.75  # of a gateway's time that the one call holds
@@ -75,10 +75,12 @@ class Children:
     Args:
         forest: forest of all spans, or of requests and calls between services only.
         services: True if the forest is one of calls between services.
+        turns: number of sequential calls of one operation in a request, above which they are a loop.
     """
 
-    def __init__(self, forest: Forest, *, services: bool = False) -> None:
+    def __init__(self, forest: Forest, *, services: bool = False, turns: int = MAX_TURNS) -> None:
         self.forest = forest
+        self.turns = turns
         self.services = services
         self._stages = 0
         below = np.flatnonzero((forest.parent >= 0) & (forest.state & (DETACHED | ATTEMPTED) == 0))
@@ -295,14 +297,14 @@ class Staged:
         return np.split(order, np.searchsorted(self.stage[order], np.arange(1, len(self.keys))))
 
 
-def in_stages(forest: Forest, calls: Calls) -> Staged:
+def in_stages(forest: Forest, calls: Calls, most: int = MAX_TURNS) -> Staged:
     """Group calls into stages.
 
     Calls of one operation are sequential stages, or shards of one fan-out. Where requests make more than
-    `MAX_TURNS` of them one after another, as for each row of a result, all of a request's are one: a loop.
+    `most` of them one after another, as for each row of a result, all of a request's are one: a loop.
     """
     found = turns(calls.request, calls.op, calls.start, calls.end)
-    loops = looping(calls, found.turn)
+    loops = looping(calls, found.turn, most)
     calls, took = merged_loops(calls, loops)
     if len(loops):
         forest.counts["calls_in_loops"] += len(found.turn) - len(calls)
@@ -321,16 +323,16 @@ def in_stages(forest: Forest, calls: Calls) -> Staged:
     )
 
 
-def looping(calls: Calls, turn: Ints) -> Ints:
-    """Operations of which a share of the requests makes more than `MAX_TURNS` calls one after another.
+def looping(calls: Calls, turn: Ints, most: int) -> Ints:
+    """Operations of which a share of the requests makes more than `most` calls one after another.
 
     Args:
         turn: (k,) number of each call among the sequential ones of its operation and request, from 0.
     """
-    if not (turn >= MAX_TURNS).any():
+    if not (turn >= most).any():
         return np.empty(0, np.int64)
     size = int(calls.request.max()) + 1
-    often = np.unique((calls.op * size + calls.request)[turn >= MAX_TURNS]) // size
+    often = np.unique((calls.op * size + calls.request)[turn >= most]) // size
     called = np.unique(calls.op * size + calls.request) // size
     loops: Ints = np.unique(often)
     return loops[np.bincount(often)[loops] >= MIN_LOOP_SHARE * np.bincount(called)[loops]]

@@ -13,14 +13,14 @@ from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.calls.call_matrices import build
 from kwiken.otel.fit.foreign.callees import Callees
-from kwiken.otel.fit.foreign.calls_by_stage import Children
+from kwiken.otel.fit.foreign.calls_by_stage import MAX_TURNS, Children
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, StageStep, stages_below
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
 from kwiken.otel.fit.foreign.service_times import service_times
 from kwiken.otel.fit.foreign.stage_names import distinct, fitted, short_names
 from kwiken.otel.trace.forest import Forest
-from kwiken.otel.trace.requests import Requests, label
+from kwiken.otel.trace.requests import MIN_REPEATS, Requests, label, repeated_part
 from kwiken.otel.trace.service_calls import find_service_calls
 
 _OWN: Final = "\0"  # marks the name of a stage's own time, until names are unique
@@ -61,7 +61,8 @@ def fit_foreign(
     below = seen_below(forest) if below is None else below
     graph = None
     if not spans:
-        children = Children(calls.forest, services=True)
+        waits = repeated_part(forest, rows) >= 0
+        children = Children(calls.forest, services=True, turns=MIN_REPEATS if waits else MAX_TURNS)
         graph = stages_below(children, Callees(forest, below, calls), calls.places[rows], depth)
         spans = graph is None
         forest.counts["requests_of_one_service"] = len(rows) if spans else 0

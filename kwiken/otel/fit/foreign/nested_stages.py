@@ -141,7 +141,7 @@ class _Inside(NamedTuple):
 
 def _graph(fit: _Fit, level: _Inside, depth: int) -> Graph:
     forest = fit.children.forest
-    found = in_stages(forest, level.calls)
+    found = in_stages(forest, level.calls, fit.children.turns)
     fit.children.found(len(found.keys))
     places = found.split()
     ticks = clock_ticks(np.zeros_like(found.stage), found.calls.op, found.calls.start)
