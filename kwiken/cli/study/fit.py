@@ -296,8 +296,8 @@ def note_repeated(fits: Fits) -> None:
     """Note requests that are connections or loops, and which of their parts are better requests."""
     for kind, part in fits.repeated.items():
         note(
-            f"requests of {kind} mostly wait, as a connection or a loop does, and repeat {part}: learn these as "
-            f"requests, by --root {part!r}"
+            f"requests of {kind} mostly wait, as a connection or a loop does, and repeat {part}: learn these "
+            f"as requests, by --root {part!r}"
         )
 
 

@@ -17,7 +17,7 @@ METHOD_KEYS: Final = ("http.request.method", "http.method")
 _ROUTE_KEYS: Final = ("http.route", "url.template")
 PATH_KEYS: Final = ("http.target", "http.path", "url.path", "uri", "http.uri", "url.full", "http.url")
 _RPC_KEYS: Final = ("rpc.service", "rpc.method")
-_ACTION_KEYS: Final = ("jsonrpc.method", "rpc.jsonrpc.method", "soap.action", "soap.operation")
+ACTION_KEYS: Final = ("jsonrpc.method", "rpc.jsonrpc.method", "soap.action", "soap.operation")
 DATABASE_KEYS: Final = ("db.system.name", "db.system", "db.type")
 UNKNOWN_METHOD: Final = "_OTHER"  # of a call whose method the server does not have
 _GRAPHQL_KEYS: Final = ("graphql.operation.type", "graphql.operation.name")
@@ -27,7 +27,7 @@ ROUTE_KEYS: Final = (
     *_ROUTE_KEYS,
     *PATH_KEYS,
     *_RPC_KEYS,
-    *_ACTION_KEYS,
+    *ACTION_KEYS,
     *_GRAPHQL_KEYS,
     *_OPERATION_KEYS,
     *DESTINATION_KEYS,
@@ -166,7 +166,7 @@ def rpc_of(attributes: Mapping[str, object]) -> str:
     if method == UNKNOWN_METHOD:
         return ""
     if not method:
-        actions = (_text(attributes, key).strip('"').rpartition("/")[2] for key in _ACTION_KEYS)
+        actions = (_text(attributes, key).strip('"').rpartition("/")[2] for key in ACTION_KEYS)
         method = next(filter(None, actions), "")
     if not method or "/" in method:
         return method.lstrip("/")

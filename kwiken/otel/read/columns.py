@@ -19,7 +19,7 @@ from kwiken.otel.conventions.facts import (
     UNSET,
     facts_of,
 )
-from kwiken.otel.conventions.routes import Route, folded_url, method_that_counts
+from kwiken.otel.conventions.routes import ACTION_KEYS, Route, folded_url, method_that_counts
 
 Rows = NDArray[np.void]
 Ints = NDArray[np.signedinteger[Any]]  # of any width that their bounds allow
@@ -113,6 +113,7 @@ ADDRESS: Final = (
     "net.host.port",
     "rpc.service",
     "rpc.method",
+    *ACTION_KEYS,
 )
 # Attributes that name an instance of a service, the most exact one first; `hostname` is Jaeger's.
 INSTANCE: Final = ("k8s.pod.name", "service.instance.id", "container.id", "host.name", "hostname")

@@ -42,7 +42,7 @@ _OTHER_LINES: Final = (
     *(b'{"index":', b'{"create":', b'{ "index"'),
 )
 MAX_LINES_OF_LOG: Final = 10_000  # of a container's log, before the first with spans
-_LOGGED: Final = b'{"log":"'  # how Docker keeps a line
+_LOGGED: Final = (b'{"log":"', b'{"log": "')  # how Docker keeps a line
 _OTLP: Final = b'{"resourceSpans"'
 MAX_ENVELOPES: Final = 6  # objects and arrays around a document
 _SEVERAL: Final = "trailing characters"  # as msgspec says it
@@ -168,7 +168,7 @@ class FileReader:
         first = lines.next(IN_MEMORY)
         if not first and not lines.of_other_signals:
             raise InputError("is empty", where=where)
-        if first and (first.startswith(_LOGGED) or first.lstrip()[:1] not in (b"{", b"[")):
+        if first and (first.startswith((*_LOGGED, b"[pod/")) or first.lstrip()[:1] not in (b"{", b"[")):
             first = lines.next_of_log(first) or first
         opening = first.lstrip()[:1]
         if first and opening not in (b"{", b"["):
@@ -363,8 +363,8 @@ class FileReader:
 class _Lines:
     """Lines of a stream that may hold spans, with the number of the current line.
 
-    Blank lines are left out, and those of metrics, logs and profiles. Of a container's log, `start` are the first
-    bytes, and `logged` says that lines have something around them.
+    Blank lines are left out, and those of metrics, logs and profiles. Of a container's log, `start` are the
+    first bytes, and `logged` says that lines have something around them.
     """
 
     source: ByteStream

@@ -40,11 +40,11 @@ _MARKS: Final = tuple(
         ),
         (rb'"resource_spans"', "names its fields in snake_case; OTLP JSON has `resourceSpans`"),
         (
-            rb"\"trace_id\": ?\"0x|\"SpanContext\": ?{|\btraceId: '|Activity\.TraceId: |ResourceSpans #",
+            rb"\"trace_id\": ?\"0x|\"SpanContext\": ?{|\btraceId: '|Activity\.TraceId: ",
             f"is the output of OpenTelemetry's console exporter, which is for reading by eye; {_BY_OTLP}",
         ),
         (
-            rb"\"resource spans\": ?\d|\"(?:name|otelcol\.component\.id)\": ?\"(?:debug|logging)\"",
+            rb'\bResourceSpans #\d|"(?:resource spans": ?\d|(?:name|otelcol\.component\.id)": ?"(?:debug|logging)")',
             f"is the output of a collector's debug exporter, which is for reading by eye; {_BY_OTLP}",
         ),
         (rb"LoggingSpanExporter", f"is what a logging exporter of OpenTelemetry wrote; {_BY_OTLP}"),

@@ -288,7 +288,7 @@ def _parents(spans: Rows, trace: Ints, service: Ints) -> Ints:
 
 
 def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
-    """Let servers' spans whose parents nobody exported, as of gateways, be called by clients' spans; their number.
+    """Join servers' spans whose parents nobody exported, as of gateways, to clients' spans; their number.
 
     A client's span without a child calls the server's span if it lies in the client's time and is of the
     service or of the route that the client asks for; of several, the last that began.
@@ -326,7 +326,7 @@ def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
 
 
 def _asks_for(callee: tuple[str, str], served: tuple[str, str]) -> bool:
-    """Whether a client's callee is the service of a server's span, or asks for its route, as behind a stage."""
+    """Whether a client's callee is the service of a server's span, or asks for its route."""
     route, path = (name.rpartition(" ")[2] for name in (served[1], callee[1]))
     host = callee[0].partition(".")[0]
     return served[0] in {callee[0], host} or (len(route) > 1 and "/" in route and path.endswith(route))

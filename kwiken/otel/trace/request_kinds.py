@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.model.reads.names import http_method
+from kwiken.otel.conventions.routes import ACTION_KEYS
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Ints
 from kwiken.otel.trace.forest import ATTEMPTED, DETACHED, Forest
@@ -68,7 +69,8 @@ def _operations_inside(forest: Forest, calls: ServiceCalls, rows: Ints) -> Ints:
     names = forest.names
     names_one = np.array(
         [
-            _OPERATION.match(name) is not None or bool(names.stated.get(op, {}).get("rpc.method"))
+            _OPERATION.match(name) is not None
+            or not names.stated.get(op, {}).keys().isdisjoint(("rpc.method", *ACTION_KEYS))
             for op, (_, name) in enumerate(names.operations)
         ],
         np.bool_,

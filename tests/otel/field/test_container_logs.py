@@ -51,8 +51,7 @@ def test_otlp_in_a_containers_log_is_read(form: str, seed: int, tmp_path: Path) 
 
 REFUSED = {
     "debug exporter": (
-        '2026-11-27T20:00:00.000Z\tinfo\tTraces\t{"otelcol.component.id": "debug", "resource spans": 1, "spans": 3}\n'
-        "ResourceSpans #0\nSpan #0\n    Trace ID       : 5b8a\n",
+        '2026-11-27T20:00:00.000Z\tinfo\tTraces\t{"otelcol.component.id": "debug", "resource spans": 1}\nResourceSpans #0\n',
         "debug exporter",
     ),
     "debug exporter in docker": (
@@ -87,10 +86,10 @@ def test_other_forms_are_named(form: str, tmp_path: Path) -> None:
 def test_bodies_in_protobuf_are_named_with_the_way_out(every: int, tmp_path: Path) -> None:
     body = bytes([0x0A, every, 0x0A, 0x19, 0x0A, 0x17, 0x0A, 0x0C]) + b"service.name\x12\x07\n\x05front" * 9
     (tmp_path / "body.pb").write_bytes(body)
-    with pytest.raises(InputError, match="protobuf.*http/json"):
+    with pytest.raises(InputError, match=r"protobuf.*http/json"):
         fit_profile([tmp_path / "body.pb"])
 
 
 def test_the_case_of_a_body_in_protobuf() -> None:
-    with pytest.raises(InputError, match="protobuf.*http/json"):
+    with pytest.raises(InputError, match=r"protobuf.*http/json"):
         fit_profile([field_file("G13")])

@@ -51,7 +51,8 @@ def test_functions_behind_gateways_are_one_request(seed: int, tmp_path: Path) ->
 
     profile = fit_profile([filed(tmp_path, requests(make, 60, seed), form)], depth=3)
     assert profile.requests == 60
-    assert profile.stages[0].match.operation == "GET /p0"
+    assert profile.origin is not None
+    assert profile.origin.kind == "fn-0:GET /p0"
     assert set(profile.service_names) == {f"fn-{level}" for level in range(chain)}
     assert set(profile.link_names) == {(f"fn-{n}", f"fn-{n + 1}") for n in range(chain - 1)}
     assert profile.link_ms is not None
