@@ -44,7 +44,7 @@ _MARKS: Final = tuple(
             f"is the output of OpenTelemetry's console exporter, which is for reading by eye; {_BY_OTLP}",
         ),
         (
-            rb'\bResourceSpans #\d|"(?:resource spans": ?\d|(?:name|otelcol\.component\.id)": ?"(?:debug|logging)")',
+            rb'ResourceSpans #|"resource spans": ?\d|"(?:name|otelcol\.component\.id)": ?"(?:debug|logging)"',
             f"is the output of a collector's debug exporter, which is for reading by eye; {_BY_OTLP}",
         ),
         (rb"LoggingSpanExporter", f"is what a logging exporter of OpenTelemetry wrote; {_BY_OTLP}"),

@@ -181,9 +181,23 @@ def _ended(span: Span, begun: float, end: float) -> float:
     return end
 
 
+def caller_retry(call: Call, root: Span, at: float) -> float:
+    """A client's span for each attempt, sent again by the caller itself after a pause."""
+    rng = call.trace.rng
+    for left in range(rng.choice((2, 3)) if call.troubled else 1, 0, -1):
+        took = rng.uniform(3, 5)
+        client = call.trace.span(root, call.caller, "GET", at, at + took + 0.4, "client", error=left > 1)
+        call.serve(client, at + 0.2, took, error=left > 1)
+        pause = rng.uniform(10, 25) if left > 1 else 0.0
+        call.waits(0.4 + pause)
+        at += took + 0.4 + pause
+    return at
+
+
 KINDS: Final[dict[str, Callable[[Call, Span, float], float]]] = {
     "mesh retry": mesh_retry,
     "library retry": library_retry,
+    "caller retry": caller_retry,
     "connecting": connecting,
     "ends at headers": ends_at_headers,
     "other clocks": other_clocks,

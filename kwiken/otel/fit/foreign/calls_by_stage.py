@@ -257,20 +257,22 @@ def sorted_out(forest: Forest, calls: Calls) -> Calls:
     If most calls of an operation carry the error flag, the flag means something else (a cache miss, say), and
     they stay. A failed call and its retries are merged into one call, as the caller saw it.
     """
-    flags = forest.spans["flags"][calls.row]
-    negative, failed = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
-    names = len(forest.names.operations)
-    often = np.bincount(calls.op, weights=failed, minlength=names) > MAX_ERROR_SHARE * np.bincount(
-        calls.op, minlength=names
-    )
-    kept = failed & often[calls.op]
-    failed &= ~kept & ~negative
+    negative, failed, kept = failures(forest, calls.row)
     tried = merge_retries(calls.request, calls.op, calls.start, calls.end, failed)
     forest.counts["calls_negative"] += int(negative.sum())
-    forest.counts["calls_marked_error_kept"] += int((kept & ~negative).sum())
+    forest.counts["calls_marked_error_kept"] += int(kept.sum())
     forest.counts["calls_tried_again"] += int(tried.again.sum())
     forest.counts["calls_failed"] += int((failed & ~tried.again).sum())
     return replace(calls, start=tried.start).only(~negative & ~failed)
+
+
+def failures(forest: Forest, rows: Ints) -> tuple[Bools, Bools, Bools]:
+    """(k,) each: calls of negative duration, failed calls, and those whose error flag means something else."""
+    flags, op = forest.spans["flags"][rows], forest.spans["op"][rows].astype(np.int64)
+    negative, marked = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
+    often = np.bincount(op, weights=marked) > MAX_ERROR_SHARE * np.bincount(op)
+    kept = marked & often[op] & ~negative
+    return negative, marked & ~kept & ~negative, kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,16 @@ class Retried:
 
     Attributes:
         start: (n,) start of each call's first attempt; its own start if there was one attempt only.
-        again: (n,) True for a failed call with a later attempt that succeeded.
+        by: (n,) index of the later attempt that succeeded, of a failed call; -1 for other calls.
     """
 
     start: Ints
-    again: Bools
+    by: Ints
+
+    @property
+    def again(self) -> Bools:
+        """(n,): True for a failed call with a later attempt that succeeded."""
+        return self.by >= 0
 
 
 def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools) -> Retried:
@@ -51,9 +56,9 @@ def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools
         end: (n,) end, nanoseconds since 1970.
         failed: (n,) True for calls that failed.
     """
-    again = np.zeros(len(start), np.bool_)
+    by = np.full(len(start), -1, np.int64)
     if not failed.any():
-        return Retried(start, again)
+        return Retried(start, by)
     begun, after = start.copy(), _retries(request, op, start, end, failed)
     for head in after.keys() - after.values():
         tries = [head]
@@ -61,8 +66,8 @@ def merge_retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools
             tries.append(after[tries[-1]])
         if not failed[tries[-1]]:
             begun[tries[-1]] = start[head]
-            again[tries[:-1]] = True
-    return Retried(begun, again)
+            by[tries[:-1]] = tries[-1]
+    return Retried(begun, by)
 
 
 def _retries(request: Ints, op: Ints, start: Ints, end: Ints, failed: Bools) -> dict[int, int]:

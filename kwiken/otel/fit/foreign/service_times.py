@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from kwiken.otel.fit.calls.repeated_calls import clock_ticks
 from kwiken.otel.fit.calls.stage_order import MAX_OVERLAP
-from kwiken.otel.read.columns import Ints
+from kwiken.otel.fit.foreign.calls_by_stage import failures
+from kwiken.otel.fit.foreign.retries import merge_retries
+from kwiken.otel.read.columns import Bools, Ints
 from kwiken.otel.trace.forest import DETACHED, Forest, levels, services_of
 from kwiken.otel.trace.service_calls import ServiceCalls
 
@@ -88,18 +90,50 @@ class _Path(NamedTuple):
     link: Ints
 
 
+def _join_retries(tree: Forest, mine: Bools, start: Ints, end: Ints, idle: Ints, outer_start: Ints) -> Bools:
+    """Let the attempt that succeeded stand for all attempts of a call, as a stage does.
+
+    Args:
+        tree: all requests and calls.
+        mine: (n,) which of them count.
+        start: (n,) starts of callees' own spans; changed to that of the first attempt.
+        end: (n,) ends of callees' own spans.
+        idle: (n,) time between attempts; the time between these is added.
+        outer_start: (n,) starts of calls as their callers saw them; changed to that of the first attempt.
+
+    Returns:
+        (n,): the failed attempts of these calls.
+    """
+    found = np.zeros(len(tree), np.bool_)
+    rows = np.flatnonzero(mine & (tree.parent >= 0) & (tree.state & DETACHED == 0))
+    op = tree.spans["op"][rows].astype(np.int64)
+    tried = merge_retries(tree.parent[rows], op, tree.start[rows], tree.end[rows], failures(tree, rows)[1])
+    if tried.again.any():
+        lost, won = rows[tried.again], rows[tried.by[tried.again]]
+        found[lost] = True
+        first = start.copy()
+        np.minimum.at(first, won, start[lost])
+        idle += start - first
+        np.subtract.at(idle, won, (end - start - idle)[lost])
+        start[:] = first
+        outer_start[rows] = tried.start
+    return found
+
+
 def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
     """Walk all critical paths from the requests down, level by level."""
     tree = calls.forest
-    start, end = calls.start, calls.end.copy()
-    outer_start, outer_end = tree.start, tree.end  # of the client's span, where there is one
+    start, end, idle = calls.start.copy(), calls.end.copy(), calls.idle.copy()
+    # Of the client's span, where there is one.
+    outer_start, outer_end = tree.start.copy(), tree.end
     owner = np.full(len(tree), -1, np.int64)
     owner[calls.places[requests]] = np.arange(len(requests))
+    failed = _join_retries(tree, tree.inherited(owner) >= 0, start, end, idle, outer_start)
     own = np.where(owner >= 0, end - start, 0)
     tick = clock_ticks(services_of(tree.names)[tree.spans["op"]], tree.spans["op"], start)
     link = np.zeros(len(tree), np.int64)
     top = owner >= 0
-    waited = (tree.parent >= 0) & ~top & (tree.state & DETACHED == 0)
+    waited = (tree.parent >= 0) & ~top & (tree.state & DETACHED == 0) & ~failed
     for level in levels(tree.depth)[1:]:
         below = level[waited[level]]
         below = below[owner[tree.parent[below]] >= 0]
@@ -121,7 +155,7 @@ def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
             )
             owner[row] = owner[parent]
             end[row] = np.minimum(end[row], last)
-            own[row] = np.maximum(end[row] - start[row] - calls.idle[row], 0)
+            own[row] = np.maximum(end[row] - start[row] - idle[row], 0)
             link[row] = last - begun - own[row]
             own[parent] -= last - begun
             until[parent] = begun
