@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import by_trace, otlp_line, write
 
 STAMP = "2026-11-27T20:00:00.123456789Z"
-AROUND = {
+AROUND: dict[str, Callable[[str], str]] = {
     "docker's file": lambda line: json.dumps({"log": line + "\n", "stream": "stderr", "time": STAMP}),
     "docker logs -t": lambda line: f"{STAMP} {line}",
     "compose": lambda line: f"collector-1  | {line}",

@@ -267,7 +267,7 @@ def sorted_out(forest: Forest, calls: Calls) -> Calls:
 
 
 def failures(forest: Forest, rows: Ints) -> tuple[Bools, Bools, Bools]:
-    """(k,) each: calls of negative duration, failed calls, and those whose error flag means something else."""
+    """(k,) each: calls of negative duration, failed calls, calls whose error flag means something else."""
     flags, op = forest.spans["flags"][rows], forest.spans["op"][rows].astype(np.int64)
     negative, marked = flags & c.NEGATIVE != 0, flags & c.ERROR != 0
     often = np.bincount(op, weights=marked) > MAX_ERROR_SHARE * np.bincount(op)

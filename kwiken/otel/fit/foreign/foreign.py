@@ -12,8 +12,9 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.profile import OWN_TIME, Origin, Profile
 from kwiken.otel.fit.calls.call_matrices import build
+from kwiken.otel.fit.calls.repeated_calls import MAX_TURNS
 from kwiken.otel.fit.foreign.callees import Callees
-from kwiken.otel.fit.foreign.calls_by_stage import MAX_TURNS, Children
+from kwiken.otel.fit.foreign.calls_by_stage import Children
 from kwiken.otel.fit.foreign.instances import find_instances
 from kwiken.otel.fit.foreign.nested_stages import MAX_DEPTH, Graph, StageStep, stages_below
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
