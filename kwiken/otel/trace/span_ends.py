@@ -263,7 +263,8 @@ def finish_clients(
     """Let a client's span that ends at the answer's headers last until its server's span ends.
 
     So it is where the server's span ends later by more than its clock may be ahead, the caller's own span
-    still runs then, and the caller begins nothing else meanwhile but to read the answer.
+    still runs then, and the caller begins nothing else meanwhile but to read the answer. The same holds for a
+    span that only starts a call and ends at once: it lasts as long as the client's span below it.
 
     Args:
         spans: (n,) rows of `SPAN`.
@@ -275,9 +276,13 @@ def finish_clients(
         levels: rows grouped by depth, from the top.
     """
     rows = np.flatnonzero((parent >= 0) & ~apart)
-    above = parent[rows]
-    sides = (spans["flags"][above] & (c.CLIENT | c.ERROR) == c.CLIENT) & (service[rows] != service[above])
-    rows, above = rows[sides], above[sides]
+    above, flags = parent[rows], spans["flags"]
+    entry = parent < 0
+    entry[~entry] = service[~entry] != service[parent[~entry]]
+    same = service[rows] == service[above]
+    sides = np.where(same, flags[rows] & c.CLIENT != 0, flags[above] & c.CLIENT != 0)
+    sides &= ~entry[above] & (flags[above] & c.ERROR == 0)
+    rows, above, same = rows[sides], above[sides], same[sides]
     over = end[rows] - end[above]
     if not (over > CLOCK_NS).any():
         return
@@ -286,10 +291,8 @@ def finish_clients(
     first = np.searchsorted(pair[order], np.arange(int(pair.max()) + 1))
     size = np.bincount(pair)
     soonest = (start[rows] - start[above])[order[first + AHEAD_PERCENTILE * size // 100]]
-    longer = over > CLOCK_NS + np.maximum(soonest, 0)[pair]
+    longer = over > CLOCK_NS + np.where(same, 0, np.maximum(soonest, 0)[pair])
     rows, above = rows[longer], above[longer]
-    entry = parent < 0
-    entry[~entry] = service[~entry] != service[parent[~entry]]
     caller = np.arange(len(spans))
     for level in levels[1:]:
         inner = level[~entry[level]]
