@@ -9,7 +9,7 @@ import numpy as np
 
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints
-from kwiken.otel.trace.forest import DETACHED, Forest, levels
+from kwiken.otel.trace.forest import CLIPPED, DETACHED, Forest, levels
 from kwiken.otel.trace.span_ends import codes
 
 MAX_HEDGED_SHARE: Final = 0.5  # of the calls; more of them that overlap are a fan-out
@@ -82,7 +82,7 @@ def attempts_below_clients(clients: Ints, start: Ints, end: Ints, tree: Forest) 
     tried = (size > 1) & ~(overlaps & often[kind])
     if not tried.any():
         return None
-    return _attempts(tree, rows, start[rows], end[rows], first[tried], size[tried])
+    return _attempts(tree, rows, start[rows], end[rows], first[tried], size[tried], last=True)
 
 
 def caller_hedges(tree: Forest) -> Hedges | None:
@@ -158,7 +158,9 @@ def _hedges(tree: Forest, rows: Ints, first: Ints, size: Ints) -> Hedges:
     )
 
 
-def _attempts(tree: Forest, rows: Ints, starts: Ints, ends: Ints, first: Ints, size: Ints) -> Attempts:
+def _attempts(
+    tree: Forest, rows: Ints, starts: Ints, ends: Ints, first: Ints, size: Ints, *, last: bool = False
+) -> Attempts:
     """Attempts of calls whose rows stand one after another, in order of their start.
 
     Args:
@@ -166,13 +168,15 @@ def _attempts(tree: Forest, rows: Ints, starts: Ints, ends: Ints, first: Ints, s
         ends: (n,) end of each of the rows.
         first: (k,) index in the rows of the first attempt of each call.
         size: (k,) number of its attempts.
+        last: True if the last of them to end answered; False for the first.
     """
     call = np.repeat(np.arange(len(first)), size)
     at = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size) + np.repeat(first, size)
     attempt, start, end = rows[at], starts[at], ends[at]
     failed = (tree.spans["flags"][attempt] & c.ERROR != 0) | (tree.state[attempt] & DETACHED != 0)
     # The winner is the first to answer. Of two that end together, the one that began first was cancelled.
-    order = np.lexsort((-start, end, failed, call))
+    failed |= last & (tree.state[attempt] & CLIPPED != 0)  # the client had given it up
+    order = np.lexsort((-start, -end if last else end, failed, call))
     best = order[np.searchsorted(call[order], np.arange(len(first)))]
     head = np.cumsum(size) - size
     lost = np.ones(len(attempt), np.bool_)

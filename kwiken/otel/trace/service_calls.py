@@ -313,7 +313,8 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
 
     There are three cases:
 
-    1. A client's span stands above the call, inside of the caller: the nearest; and the one above that, as
+    1. A client's span stands above the call, inside of the caller, or begins the trace: the nearest; and the
+       one above that, as
        of a library that tries again below its own span, if all calls below that one are of the same service.
     2. A span without a kind is the parent, and the call its only child but for those that connect: this one.
     3. Otherwise none, as of a span with calls of several services below it, of which it is that of the one
@@ -333,6 +334,8 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
         inner = level[~entry[level] & (side[level] < 0)]
         side[inner] = side[parent[inner]]
     side[entry] = -1
+    begins = np.flatnonzero((parent < 0) & (flags & c.CLIENT != 0) & (forest.spans["own"] < 0))
+    side[begins] = begins
     up = np.where(states & (parent >= 0), side[above], -1)
     found = np.where(parent[rows] >= 0, side[above[rows]], -1)
     # Of the services that are called straight below one client's span, that of the longest call.

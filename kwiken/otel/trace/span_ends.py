@@ -300,7 +300,11 @@ def finish_clients(
     whose = caller[above]
     owner = np.where(entry & (parent >= 0), caller[np.maximum(parent, 0)], caller)
     reads = np.array([_READS_ANSWER.search(name) is not None for _, name in names.operations], np.bool_)
-    works = np.flatnonzero(np.isin(owner, whose) & ~reads[spans["op"]])
+    inside = np.zeros(len(spans), np.bool_)
+    inside[rows] = True
+    for level in levels[1:]:
+        inside[level] |= inside[parent[level]]
+    works = np.flatnonzero(np.isin(owner, whose) & ~inside & ~reads[spans["op"]])
     # Of each client's end and all starts of its caller's spans: the first start at or after that end.
     group, time = np.r_[whose, owner[works]], np.r_[end[above], start[works]]
     order = np.lexsort((np.arange(len(group)) >= len(whose), time, group))
