@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kwiken.otel.fit.fit import fit_profile
+from tests.support.otel.field import Trace, filed, requests
 from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import MS, T0, Span, by_trace, jaeger_trace, otlp_line, write
 
@@ -106,3 +107,13 @@ def test_the_address_of_one_replica_is_none(tmp_path: Path) -> None:
 def test_the_case_of_addresses_at_clients() -> None:
     stages = fit_profile([field_file("F18")]).stages[1:]
     assert {(stage.match.host, stage.match.port) for stage in stages} == {("shop.local", 8080)}
+
+
+def test_the_port_in_istios_name_of_a_cluster_stands(tmp_path: Path) -> None:
+    def make(trace: Trace) -> None:
+        root = trace.span(None, "web", "GET /page", 0, 20, "server")
+        cluster = "outbound|8080|v1|pay.shop.svc.cluster.local"
+        trace.call(root, "GET", "pay", "GET /pay", 1, 12, upstream_cluster=cluster)
+
+    pay = fit_profile([filed(tmp_path, requests(make, 30), "otlp")]).stages[1]
+    assert (pay.match.host, pay.match.port) == ("pay.shop.svc.cluster.local", 8080)
