@@ -79,6 +79,7 @@ def find_service_calls(forest: Forest, requests: Ints) -> ServiceCalls:
     client[served] = _clients(forest, entry, served)
     takes = forest.spans["flags"] & c.CONSUMER != 0
     bare = _without_servers(forest, entry, client[entry & ~takes])
+    bare = _without_outer_siblings(forest, client, bare)
     below = forest.parent >= 0
     nearest = forest.inherited(np.where(entry, np.arange(len(forest)), -1))
     called = _callees(forest, client, bare, nearest)
@@ -221,6 +222,35 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     asked, of = _services_asked(forest, found), _services_asked(forest, around)
     apart: Bools = ~within | ((asked != of) & (asked >= 0) & ~_named(forest, _CONNECTS)[found])
     return found[apart]
+
+
+def _without_outer_siblings(forest: Forest, client: Ints, bare: Ints) -> Ints:
+    """Rows of clients' spans without those around and beside a call's own client's span.
+
+    Clients that wrap another client write such spans. They are the clients' sides of their calls from then on.
+
+    Args:
+        forest: forest of all spans.
+        client: (n,) row of the client's side of each call, -1 for none; changed.
+        bare: (k,) rows of the clients' spans without a server's span.
+    """
+    served = np.flatnonzero(client >= 0)
+    if not len(served) or not len(bare):
+        return bare
+    rows, op = np.r_[client[served], bare], forest.spans["op"].astype(np.int64)
+    key, length = codes(forest.parent[rows], op[rows]), forest.end - forest.start
+    beside = np.full(int(key.max()) + 1, -1, np.int64)
+    beside[key[: len(served)]] = np.arange(len(served))
+    mate = beside[key[len(served) :]]
+    inner = client[served[mate]]
+    around = (
+        (mate >= 0) & (forest.start[bare] <= forest.start[inner]) & (forest.end[bare] >= forest.end[inner])
+    )
+    around &= length[inner] >= MIN_USUAL_SHARE * length[bare]
+    usual = np.bincount(op[bare], around) >= MIN_USUAL_SHARE * np.bincount(op[bare])
+    outer = around & usual[op[bare]]
+    client[served[mate[outer]]] = bare[outer]
+    return bare[~outer]
 
 
 def _callees(forest: Forest, client: Ints, bare: Ints, nearest: Ints) -> Ints:

@@ -217,18 +217,7 @@ def opening(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("form", ["otlp", "jaeger"])
-@pytest.mark.parametrize(
-    "report",
-    [
-        pytest.param(
-            each,
-            marks=pytest.mark.xfail(
-                "#11401" in each, reason="the outer sibling is not yet the call's", strict=True
-            ),
-        )
-        for each in CASES
-    ],
-)
+@pytest.mark.parametrize("report", CASES)
 def test_each_part_of_a_report_has_its_time(report: str, form: str, tmp_path: Path) -> None:
     make, wanted = CASES[report]
     profile: Profile = fit_profile([filed(tmp_path, requests(make, 40), form)])
