@@ -227,7 +227,7 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
 def _without_outer_siblings(forest: Forest, client: Ints, bare: Ints) -> Ints:
     """Rows of clients' spans without those around and beside a call's own client's span.
 
-    Clients that wrap another client write such spans. They are the clients' sides of their calls from then on.
+    Clients that wrap another client write such spans. They are the sides of their calls from then on.
 
     Args:
         forest: forest of all spans.
