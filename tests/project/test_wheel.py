@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -169,8 +170,14 @@ def test_the_command_is_there_and_comes_from_the_wheel(core: Environment, tmp_pa
     )
 
 
+def example(folder: Path) -> str:
+    """The example service as a file in a folder, as a builder has it; returns its target."""
+    shutil.copy(ROOT / "services" / "hello.py", folder)
+    return "hello.py:hello"
+
+
 def test_the_core_runs_a_local_cluster(core: Environment, tmp_path: Path) -> None:
-    target = f"{ROOT / 'services' / 'hello.py'}:hello"
+    target = example(tmp_path)
     try:
         url = core.ok("kwiken", "up", target, "--port", "0", "--detach", "--traces", "traces", cwd=tmp_path)
         assert "ada" in json.dumps(post(url.strip(), {"name": "ada"})).lower()
@@ -181,7 +188,7 @@ def test_the_core_runs_a_local_cluster(core: Environment, tmp_path: Path) -> Non
 
 
 def test_the_core_runs_stages_and_a_gateway_by_hand(core: Environment, tmp_path: Path) -> None:
-    target = f"{ROOT / 'services' / 'hello.py'}:hello"
+    target = example(tmp_path)
     with contextlib.ExitStack() as stack:
         replicas = []
         for stage in ("tidy", "greet", "join"):
@@ -207,12 +214,13 @@ def test_the_core_has_the_search_service(core: Environment, tmp_path: Path) -> N
         ("fit traces -o profile.json", "plan"),
         ("report profile.json", "report"),
         ("demo", "load,report"),
-        (f"serve {ROOT}/services/hello.py:hello --local --otlp http://127.0.0.1:9", "otel"),
+        ("serve hello.py:hello --local --otlp http://127.0.0.1:9", "otel"),
     ],
 )
 def test_the_core_names_the_extra_that_a_verb_needs(
     core: Environment, tmp_path: Path, line: str, extra: str
 ) -> None:
+    example(tmp_path)
     done = core.run("kwiken", *line.split(), cwd=tmp_path)
     assert done.returncode == 2
     one_refusal(done.stderr, rf'needs .*: pip install "kwiken\[{extra}\]"$')

@@ -73,11 +73,15 @@ def _module_of(file: str) -> str:
     if not path.is_file():
         raise InputError("there is no such file", where=file)
     parts, folder = [path.stem], path.parent
-    while (folder / "__init__.py").is_file():
+    importable = {Path(entry).resolve() for entry in sys.path}
+    # Up to the folder that is searched for modules; each between is a package, with or without `__init__.py`.
+    while (folder / "__init__.py").is_file() or (
+        folder not in importable and folder.name.isidentifier() and importable & {*folder.parents}
+    ):
         parts.insert(0, folder.name)
         folder = folder.parent
-    if str(folder) not in {str(Path(entry).resolve()) for entry in sys.path}:
-        raise InputError(f"cannot be imported from here; run kwiken in {folder}", where=file)
+    if folder not in importable:
+        raise InputError(f"cannot be imported from here; run kwiken in {path.parent}", where=file)
     return ".".join(parts)
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from kwiken.cli.shared.engines import spread
 from kwiken.model.profile.codec import profile_to_json
+from kwiken.runtime.base.target import load_target
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import reading_command, refused, run
 
@@ -214,3 +215,14 @@ class TestArguments:
         file = tmp_path / "shop.py"
         file.write_text("", encoding="utf-8")
         refused(run("up", f"{file}:shop"), f"run kwiken in {tmp_path}")
+
+    def test_a_file_in_a_folder_below_this_one_is_a_module_of_that_folder(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "shops").mkdir()
+        text = "from kwiken import Service\nshop = Service('shop')\n@shop.stage()\nasync def sell(item: str) -> str: ..."
+        (tmp_path / "shops" / "corner.py").write_text(text, encoding="utf-8")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        assert load_target("shops/corner.py:shop").name == "shop"
+        assert sys.modules["shops.corner"].__file__ == str(tmp_path / "shops" / "corner.py")
