@@ -10,17 +10,19 @@ from math import inf
 from typing import Final
 
 from kwiken.base.errors import InputError
+from kwiken.model.service.service import Service
 from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.replica.stage_calls import (
     DEFAULT_SETTINGS,
     NOT_TAKEN,
+    CallObserver,
     CallSettings,
     EndedCall,
     Ending,
     ReceivedCall,
+    StageCalls,
 )
 from kwiken.runtime.replica.stage_runner import CpuMeter
-from kwiken.runtime.replica.stage_server import Port, StageServer
 from kwiken.runtime.wire.frames.messages import MARK, AnswerFrame, CallFrame, EndedFrame
 from kwiken.runtime.wire.frames.protocol import OversizeItem
 from kwiken.runtime.wire.frames.server import FrameServerLink
@@ -31,6 +33,7 @@ from kwiken.runtime.wire.http_server.http1_server import (
     OtherProtocol,
     Response,
 )
+from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 
 RETRY_AFTER: Final = "Retry-After: 1\r\n"
@@ -93,27 +96,81 @@ def read_call_settings(headers: Mapping[str, str]) -> CallSettings:
     )
 
 
-class ReplicaServer(StageServer[CallServer]):
-    """Server of one stage; see `StageServer` for its settings."""
+class ReplicaServer:
+    """Server of one stage.
+
+    Args:
+        port: port to listen on; 0 for any free port.
+        max_inflight: largest number of calls at once, 1 or more; beyond it the least urgent calls are
+            refused, to be served by other replicas.
+        max_body: longest body of a call, bytes.
+        max_bodies: bytes that all calls together may hold, without the first 16 KiB of each; None for a
+            share of the memory.
+        observer: receives every call that ran; None for none.
+        tls: certificates for connections over TLS; None for connections without.
+
+    Raises:
+        DefinitionError: unknown stage, or one that cannot be served.
+    """
 
     _page: MetricsPage | None = None
 
-    def _serving(self, at: Port) -> CallServer:
-        self._max_body = at.max_body
-        link = partial(FrameServerLink, max_body=at.max_body, handler=self._framed, refuse=self._refusal)
-        return CallServer(
+    def __init__(
+        self,
+        service: Service,
+        stage: str,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        max_inflight: int = 64,
+        max_body: int = wire.MAX_BODY,
+        max_bodies: int | None = None,
+        observer: CallObserver | None = None,
+        tls: Certificates | None = None,
+    ) -> None:
+        self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self._max_body = max_body
+        link = partial(FrameServerLink, max_body=max_body, handler=self._framed, refuse=self._refusal)
+        self._server = CallServer(
             self._answer,
-            host=at.host,
-            port=at.port,
-            max_body=at.max_body,
-            max_bodies=at.max_bodies,
+            host=host,
+            port=port,
+            max_body=max_body,
+            max_bodies=max_bodies,
             full=FULL,
-            tls=at.tls,
+            tls=tls,
             other=OtherProtocol(MARK, lambda loop, budget, ended: link(loop, budget=budget, ended=ended)),
         )
 
-    def _send_elsewhere(self) -> None:
+    @property
+    def url(self) -> str:
+        """URL of the server, once started."""
+        return self._server.url
+
+    async def start(self) -> None:
+        """Listen, run the stage's setup, and become ready.
+
+        Raises:
+            InputError: the address cannot be bound to.
+            DefinitionError: the setup raises; names the place.
+        """
+        await self._server.start()
+        await self.calls.set_up()
+
+    async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
+        """Refuse new calls, finish those in flight, then close.
+
+        Args:
+            grace_s: seconds that calls in flight may still take; then they are cancelled.
+            linger_s: seconds for which calls on open connections are refused, so that they go to other
+                replicas; a connection closed during a call would leave the caller in doubt whether the call
+                ran.
+        """
+        self.calls.refuse_all()
         self._server.stop_accepting()
+        await asyncio.sleep(min(linger_s, grace_s))
+        await self.calls.emptied(max(0.0, grace_s - linger_s))
+        await self._server.stop()
 
     def show(self, page: MetricsPage) -> None:
         """Show metrics at `/metrics`."""
