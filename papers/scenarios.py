@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from papers.figures.bounds import Bound
 from papers.figures.rows import FigureRow, median_row, order_row
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import simulate
@@ -83,13 +85,18 @@ def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> li
 
 
 def orderings(
-    scenario: str, told: SourcedFigure, pairs: Sequence[tuple[str, str]], results: Sequence[Figures]
+    scenario: str,
+    told: SourcedFigure,
+    pairs: Sequence[tuple[str, str]],
+    results: Sequence[Figures],
+    bounds: Mapping[tuple[str, str], Bound] = MappingProxyType({}),
 ) -> list[FigureRow]:
     """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
 
     Args:
         told: figure; more is better.
         pairs: names of two managers each.
+        bounds: by pair, the lead that the specification asks for.
     """
     name, rows = told.metric.removesuffix(", %"), []
     for better, other in pairs:
@@ -97,6 +104,6 @@ def orderings(
         label = f"{scenario}: {name}, {better} before {other}"
         rows += [
             order_row(told.figure, label, [lead > 0 for lead in leads], note=ORDERS),
-            median_row(told.figure, f"{label}, points", leads, "", LEADS),
+            median_row(told.figure, f"{label}, points", leads, "", LEADS, bound=bounds.get((better, other))),
         ]
     return rows

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, NodeArchitecture, carried
-from papers.figures.rows import Findings, row
+from papers.figures.rows import Findings, RowKind, row
 
 _TABLE_I: Final = {
     "Haswell10": ("I", 48, 32, 75.6, 5, 1.63),
@@ -62,6 +62,7 @@ def conclude_carried(results: list[None]) -> Findings:
                 round(float(ours), 3),
                 source=f"{published:g}",
                 note=CARRIED_NOTE,
+                kind=RowKind.EXACT,
             )
             for dimension, ours, published in zip(DIMENSIONS, found, second, strict=True)
         ]

@@ -10,7 +10,7 @@ from kwiken.allocator.provisioning.document import study_provision
 from kwiken.allocator.provisioning.load_curve import curve_of
 from kwiken.allocator.provisioning.offers import NodeOffer, PriceList, Terms
 from kwiken.allocator.provisioning.strategies import HINDSIGHT, Market, ProvisioningSettings, market
-from papers.figures.rows import FigureRow, Findings, Part, order_row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, RowKind, order_row, over_seeds
 from papers.hcloud.runs import RATIO, Figures, cloud_figures, level
 from papers.worlds.cloud.load_shapes import drawn_load
 from papers.worlds.cloud.scenarios import draw_jobs
@@ -99,6 +99,7 @@ def beyond(scenario: str, seed: int) -> dict[str, Figures]:
     }
 
 
+SAME_GENERATOR: Final = "decided on another draw of the same generator, beside the weakest rule"
 SCENARIOS: Final = (("static",), ("low",), ("high",))
 
 
@@ -128,6 +129,8 @@ def _reserving_rows(results: list[list[dict[str, Figures]]]) -> Findings:
                     and one["decided"]["performance"] >= 0.99 * one["minimum"]["performance"]
                     for one in seeds
                 ],
+                note=SAME_GENERATOR,
+                kind=RowKind.INPUT,
             )
         )
     return Findings(tuple(rows))

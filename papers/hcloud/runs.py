@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from papers.figures.rows import FigureRow, median_row
+from papers.figures.rows import FigureRow, RowKind, median_row
 from papers.worlds.cloud.scenarios import draw_jobs
 from papers.worlds.cloud.settings import CloudSettings, CloudStrategy
 from papers.worlds.cloud.simulation import run_cloud
@@ -79,10 +79,16 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def level(
-    figure: str, metric: str, values: Sequence[float], source: str = "", note: str = LEVEL_NOTE
+    figure: str,
+    metric: str,
+    values: Sequence[float],
+    source: str = "",
+    note: str = LEVEL_NOTE,
+    *,
+    kind: RowKind | None = None,
 ) -> FigureRow:
-    """FigureRow of a median over the seeds."""
-    return median_row(figure, metric, values, source, note)
+    """Row of a median over the seeds."""
+    return median_row(figure, metric, values, source, note, kind=kind)
 
 
 def of(results: Sequence[Figures], value: Callable[[Figures], float]) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from papers.figures.rows import FigureRow, Findings, Part, order_row, over_seeds
+from papers.figures.rows import FigureRow, Findings, Part, RowKind, order_row, over_seeds
 from papers.hcloud.costs import cost_findings
 from papers.hcloud.runs import Figures, cloud_figures, level
 from papers.worlds.cloud.scenarios import CLOUD_SCENARIOS, draw_jobs
@@ -55,9 +55,10 @@ def _drawn_rows(scenarios: tuple[str, ...], results: list[list[Figures]]) -> Fin
             ("ideal end, min (99% of the jobs)", "end", end),
             ("share of jobs with a quality above 0.8", "demanding", ""),
         ):
-            rows.append(level("Table 2", f"{scenario}: {metric}", [one[name] for one in seeds], source))
+            values = [one[name] for one in seeds]
+            rows.append(level("Table 2", f"{scenario}: {metric}", values, source, kind=RowKind.INPUT))
         peaks = [one["highest"] / one["lowest"] for one in seeds]
-        rows.append(level("Table 2", f"{scenario}: highest over lowest", peaks, ratio))
+        rows.append(level("Table 2", f"{scenario}: highest over lowest", peaks, ratio, kind=RowKind.INPUT))
     return Findings(tuple(rows))
 
 

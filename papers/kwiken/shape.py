@@ -9,7 +9,7 @@ from scipy.stats import spearmanr
 
 from kwiken.base.arrays import Floats
 from kwiken.tail.diagnosis.blamed_stages import characterise
-from papers.figures.rows import FigureRow, Plot, PlotSeries, percent, row
+from papers.figures.rows import FigureRow, Plot, PlotSeries, RowKind, percent, row
 from papers.kwiken.trial.dag_trial import DagTrial
 
 HEAVY_TAIL_RATIO = 10.0  # p99 over median from which a tail counts as heavy
@@ -133,7 +133,14 @@ def shape_rows(dags: list[Shape]) -> tuple[FigureRow, ...]:
     )
     return (
         *(
-            row(f"Figure {figure}", metric, round(float(ours), 2), source=source, note=SYNTHETIC)
+            row(
+                f"Figure {figure}",
+                metric,
+                round(float(ours), 2),
+                source=source,
+                note=SYNTHETIC,
+                kind=RowKind.INPUT,
+            )
             for figure, metric, source, ours in lines
         ),
         *_stage_rows(dags),

@@ -9,12 +9,14 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from papers.figures import rows as rows_of
+from papers.figures.bounds import Bound
 from papers.figures.rows import (
     FigureRow,
     Findings,
     Part,
     Plot,
     PlotSeries,
+    RowKind,
     over_seeds,
     row,
 )
@@ -226,7 +228,13 @@ def _example() -> list[FigureRow]:
     found = neighbours(EXAMPLE_ROWS, columns, np.array([[0.2, 0.3]]))[0]
     told = (".65", ".55", ".20", ".25")
     return [
-        row("Table 1", f"predicted s{at + 3} of the example", round(float(found[at + 2]), 3), source=value)
+        row(
+            "Table 1",
+            f"predicted s{at + 3} of the example",
+            round(float(found[at + 2]), 3),
+            source=value,
+            kind=RowKind.EXACT,
+        )
         for at, value in enumerate(told)
     ]
 
@@ -250,9 +258,14 @@ def _measured(of: Of) -> list[FigureRow]:
             of("2a", f"kwiken gaussian {two}"),
         ),
         median_row("Figure 2a", f"scores inside of 16, kwiken best, {two} measured", best),
-        row("Figure 2a", "scores inside of 16, ideal", 16.0, source="drawn above"),
-        median_row(
-            "Figure 2a", "LSH over Paragon, 2 measured, ratio", ratio, "1.42 (14 of 16 over about 9.9)"
+        row("Figure 2a", "scores inside of 16, ideal", 16.0, source="drawn above", kind=RowKind.INPUT),
+        rows_of.median_row(
+            "Figure 2a",
+            "LSH over Paragon, 2 measured, ratio",
+            ratio,
+            "1.42 (14 of 16 over about 9.9)",
+            f"{SEEDED}; the bound is 1.2 or more",
+            bound=Bound(low=1.2),
         ),
         order_row("Figure 2a", "LSH before Paragon with the same resources", zip(lsh, rival, strict=True)),
         order_row(

@@ -13,7 +13,7 @@ from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
 from kwiken.allocator.schedulers.paragon import colocation_quality
-from papers.figures.rows import Findings, Part, over_seeds, row
+from papers.figures.rows import Findings, Part, RowKind, over_seeds, row
 from papers.worlds.fleet.catalogue import SCENARIOS
 
 CANDIDATES: Final = (16, 64, 128)
@@ -72,7 +72,8 @@ def _conclude_uniform(results: list[list[float]]) -> Findings:
                 f"no candidate of {candidates} in the best tenth, uniform quality, % of draws",
                 round(100 * float(np.mean(group)), 4),
                 source=f"{100 * BEST_TENTH**candidates:.4g}",
-                note="the source's law: 0.9 to the power of the number of candidates",
+                note="drawn by the source's law: 0.9 to the power of the number of candidates",
+                kind=RowKind.INPUT,
             )
             for candidates, group in zip(CANDIDATES, results, strict=True)
         )
@@ -83,6 +84,7 @@ def _conclude_uniform(results: list[list[float]]) -> Findings:
                 float(draws_for(quality, failure)),
                 source=source,
                 note="rounded up; the source gives round numbers",
+                kind=RowKind.EXACT,
             )
             for quality, failure, source in GUARANTEES
         )
@@ -116,9 +118,9 @@ def _conclude_cluster(results: list[list[tuple[int, float, float]]]) -> Findings
     (((servers, cores, memory_gb),),) = results
     return Findings(
         (
-            row("Table 3.3", "servers of the local cluster", float(servers), source="40"),
-            row("Table 3.3", "cores of the local cluster", cores, source="178"),
-            row("Table 3.3", "memory of the local cluster, GB", memory_gb, source="696"),
+            row("Table 3.3", "servers of the local cluster", float(servers), source="40", kind=RowKind.INPUT),
+            row("Table 3.3", "cores of the local cluster", cores, source="178", kind=RowKind.INPUT),
+            row("Table 3.3", "memory of the local cluster, GB", memory_gb, source="696", kind=RowKind.INPUT),
         )
     )
 

@@ -14,7 +14,7 @@ from kwiken.base.arrays import Bools, Floats
 from kwiken.model.plan.plan import SpanMatch
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.diagnosis.heat_map import heat_maps
-from papers.figures.rows import Findings, Part, Plot, PlotSeries, row
+from papers.figures.rows import Findings, Part, Plot, PlotSeries, RowKind, row
 
 HEAT_MACHINES, HEAT_COLUMNS, QUERIES_OF_COLUMN = 40, 60, 1200
 SLOW_MACHINE, SLOW_SHARE = 7, 0.3  # share of its calls that are slow, all the time
@@ -134,7 +134,9 @@ def conclude_heat(results: list[HeatFound]) -> Findings:
     cells = PlotSeries("p95 of last responders above 1.5 times the median", *found.hot, points=True)
     title = "slow cells by machine and time"
     return Findings(
-        tuple(row("Figure 5.2", metric, float(ours), note=note) for metric, ours in lines),
+        tuple(
+            row("Figure 5.2", metric, float(ours), note=note, kind=RowKind.INPUT) for metric, ours in lines
+        ),
         (Plot("Figure 5.2", title, "interval", "machine", (cells,)),),
     )
 

@@ -168,3 +168,28 @@ def test_a_summary_counts_what_the_results_hold() -> None:
 def test_results_that_are_no_list_of_rows_are_refused_by_name(content: bytes) -> None:
     with pytest.raises(InputError, match=r"tiny\.json"):
         rows_of(content, "tiny.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("quasar", "4.1"),
+        ("paragon", "Table 3.3"),
+        ("arq", "Table 6.1"),
+        ("hcloud", "Table 2"),
+        ("kwiken", "5.2"),
+    ],
+)
+def test_what_a_generator_was_given_counts_for_nothing(name: str, figure: str) -> None:
+    rows = run(reproduction(name, seeds=1).only(figure)).rows
+    assert rows
+    assert {one.kind for one in rows} == {RowKind.INPUT}
+    assert set(counts(rows)) - {column for column, count in counts(rows).items() if not count} == {"input"}
+
+
+def test_bounds_of_specifications_are_marked_where_they_are_missed() -> None:
+    rows = {
+        one.metric: one for one in run(reproduction("ibench", seeds=1).only("Chapter 5, scheduling")).rows
+    }
+    gain = rows["performance over least loaded, least mismatch, mean, %"]
+    assert (gain.kind, gain.verdict == "met") == (RowKind.BOUND, 10 <= gain.ours <= 25)
