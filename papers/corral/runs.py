@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 
 from kwiken.batch.rack_simulation.flows import max_min_rates, smallest_bottleneck_rates
-from kwiken.batch.rack_simulation.schedulers import JobScheduler, Planned, ShuffleWatcher, YarnLike
+from kwiken.batch.rack_simulation.schedulers import JobScheduler, Planned, YarnLike
 from kwiken.batch.rack_simulation.simulation import RacksOutcome, simulate_racks
 from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.planning import PlannedRacks, plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
 from kwiken.batch.racks.schedule import Objective
+from papers.corral.shuffle_watcher import ShuffleWatcher
 from papers.figures.rows import FigureRow, median_row, order_row
 
 OWN: Final = "own plan"  # with prices and exchanges

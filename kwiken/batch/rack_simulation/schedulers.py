@@ -1,4 +1,4 @@
-"""Schedulers of jobs on racks behind one protocol: Yarn's, Corral's, and two between them."""
+"""Schedulers of jobs on racks behind one protocol: by arrival, shortest first, fair share, and a plan."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class JobPlace:
         rank: place among the jobs that wait for a slot; the smallest goes first.
         racks: racks that its tasks may run on; None for all.
         remote_share: share of its input that is read over the core, 0 to 1.
+        fair: whether free slots go to the jobs that run on the fewest, whatever their ranks.
     """
 
     rank: tuple[float, ...]
     racks: Ints | None
     remote_share: float
+    fair: bool = False
 
 
 class JobScheduler(Protocol):
@@ -59,6 +61,35 @@ class YarnLike:
 
 
 @dataclass(frozen=True)
+class ShortestFirst:
+    """The job with the least work goes first, on any rack; a job that runs keeps its slots."""
+
+    name: str = "shortest first"
+
+    def place(self, job: RackJob, racks: int, waiting_slots: Ints, chance: np.random.Generator) -> JobPlace:
+        """By work, on all racks."""
+        del racks, waiting_slots, chance
+        return JobPlace((1.0, work_s(job), job.arrival_s), None, 0.0)
+
+
+@dataclass(frozen=True)
+class FairShare:
+    """Free slots go to the jobs that run on the fewest, on any rack; a job that runs keeps its slots."""
+
+    name: str = "fair share"
+
+    def place(self, job: RackJob, racks: int, waiting_slots: Ints, chance: np.random.Generator) -> JobPlace:
+        """By slots in use, on all racks."""
+        del racks, waiting_slots, chance
+        return JobPlace((1.0, job.arrival_s), None, 0.0, fair=True)
+
+
+def work_s(job: RackJob) -> float:
+    """Time of all tasks of a job, slot-seconds."""
+    return sum(stage.tasks * stage.task_s for stage in job.stages)
+
+
+@dataclass(frozen=True)
 class Planned:
     """Corral: the plan's racks and priorities, and data on the plan's racks; jobs without a plan as Yarn.
 
@@ -84,29 +115,6 @@ class Planned:
         own = np.array(self.racks_of[job.name], dtype=np.int64)
         remote = 0.0 if self.data_placed else remote_share(len(own), racks)
         return JobPlace((0.0, float(self.priority[job.name])), own, remote)
-
-
-@dataclass(frozen=True)
-class ShuffleWatcher:
-    """ShuffleWatcher: the set of racks that moves the fewest bytes over the core, for each job by itself.
-
-    Few racks keep a shuffle local; many find more of the input, which is spread at random. Neither other jobs
-    nor the load of racks count, and racks of a size are equal, so the set is drawn.
-    """
-
-    slots_a_rack: int
-    name: str = "ShuffleWatcher"
-
-    def place(self, job: RackJob, racks: int, waiting_slots: Ints, chance: np.random.Generator) -> JobPlace:
-        """Racks with the fewest bytes over the core; by arrival."""
-        del waiting_slots
-        numbers = np.arange(1, racks + 1)
-        shuffled = sum(stage.shuffled_bytes for stage in job.stages)
-        remote = np.array([remote_share(int(number), racks) for number in numbers])
-        crossing = job.input_bytes * remote + shuffled * (numbers - 1) / numbers
-        width = int(numbers[int(np.argmin(crossing))])
-        own = np.sort(chance.permutation(racks)[:width])
-        return JobPlace((1.0, job.arrival_s), own, float(remote[width - 1]))
 
 
 def remote_share(own: int, racks: int) -> float:

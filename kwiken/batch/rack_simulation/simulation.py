@@ -222,6 +222,7 @@ class _Simulation:
         added = False
         total = int(self.free.sum())
         done: list[int] = []
+        shared = self._fair_shares(total)
         for position, (_, number, index) in enumerate(self.waiting):
             if total <= 0:
                 break
@@ -231,7 +232,7 @@ class _Simulation:
             if place.racks is not None and self.alive[place.racks].mean() >= MAJORITY:
                 free = np.zeros(self.racks, dtype=np.int64)
                 free[place.racks] = self.free[place.racks]
-            shares = _spread(stage.pending, free)
+            shares = _spread(min(stage.pending, shared.get(position, stage.pending)), free)
             for rack in np.flatnonzero(shares).tolist():
                 tasks = int(shares[rack])
                 added |= self._start_group(stage, rack, tasks, now)
@@ -241,6 +242,27 @@ class _Simulation:
         for position in reversed(done):
             del self.waiting[position]
         return added
+
+    def _fair_shares(self, total: int) -> dict[int, int]:
+        """Most tasks to start of each waiting stage of fair jobs, by position; free slots fill a level."""
+        entries = [
+            (position, number, self.stages[number][index])
+            for position, (_, number, index) in enumerate(self.waiting)
+            if (place := self.places[number]) is not None and place.fair
+        ]
+        if not entries:
+            return {}
+        used = np.array([sum(each.running for each in self.stages[number]) for _, number, _ in entries])
+        pending = np.array([stage.pending for _, _, stage in entries])
+        low, high = 0, int((used + pending).max())
+        while low < high:  # the highest level that the free slots fill
+            level = (low + high + 1) // 2
+            fits = int(np.clip(level - used, 0, pending).sum()) <= total
+            low, high = (level, high) if fits else (low, level - 1)
+        given = np.clip(low - used, 0, pending)
+        left = total - int(given.sum())
+        given[np.flatnonzero((used + given <= low) & (given < pending))[:left]] += 1
+        return {position: int(most) for (position, _, _), most in zip(entries, given, strict=True)}
 
     def _start_group(self, stage: _Stage, rack: int, tasks: int, now: float) -> bool:
         stage.pending -= tasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -50,6 +50,9 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         version: version of the format; must be 1.
+        scheduling: `planned`, or the simple rule that is no worse in the simulation: then all jobs have all
+            racks, by arrival or the shortest first; `fair share` has the shortest first where slots cannot be
+            shared.
         racks: names of all racks.
         objective_s: makespan or mean time from arrival to end, seconds.
         heuristic_s: the same by the published heuristic alone, seconds.
@@ -58,6 +61,7 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     version: int = RACK_PLAN_VERSION
+    scheduling: Literal["planned", "by arrival", "shortest first", "fair share"] = "planned"
     minimise: Objective
     racks: Annotated[list[_Name], msgspec.Meta(min_length=1, max_length=MAX_RACKS)]
     objective_s: _Seconds

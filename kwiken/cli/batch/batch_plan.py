@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.rack_simulation.simulation import RacksOutcome
     from kwiken.batch.racks.document import RackPlan
     from kwiken.batch.racks.planning import PlannedRacks
     from kwiken.batch.racks.response import RackHardware, RackJob
@@ -35,6 +36,7 @@ SHOWN: Final = 10
 MAX_NAME_SHOWN: Final = 44  # characters
 LATE_ARRIVAL: Final = 0.5  # of the makespan: a last arrival beyond is noted
 MB: Final = 1e6
+NO_GAIN: Final = 0.99  # of a simple rule's time, above which planning buys nothing
 ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 
 
@@ -134,8 +136,8 @@ def command(
 
     JOBS is a document of kwiken batch fit, or a log or table that it reads. Each run in it is planned once,
     or with --schedule the runs that recurring jobs will have. The plan ends with the bound that
-    no plan of whole racks goes below, and with what the plan and Yarn-like scheduling take in a simulation
-    with shared slots and links.
+    no plan of whole racks goes below, and with what the plan and simple rules take in a simulation with
+    shared slots and links; where a rule is better, the plan is that rule.
     """
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks.document import rack_plan
@@ -169,10 +171,11 @@ def command(
     alpha = 1.0 / where.rack.uplink_bytes_per_s if spread_data else 0.0
     planned = plan_racks(problem, minimise, alpha_s_per_byte=alpha, exchanges=exchanges, seed=seed)
     document = rack_plan(planned, minimise, where.names)
+    simulated = _simulated(planned_jobs, document, where, seed)
+    document = _no_worse(document, planned_jobs, simulated, minimise)
     if explain is not None:
         _explain(planned, document, explain)
     _write(document, out, picture)
-    simulated = _simulated(planned_jobs, document, where, seed)
     if as_json:
         print_json(_summary(document, planned, simulated))
     elif "-" not in {out, picture}:
@@ -217,9 +220,9 @@ def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str
 
 def _simulated(
     jobs: Sequence[RackJob], plan: RackPlan, cluster: PlannedCluster, seed: int
-) -> dict[str, dict[str, float]]:
-    """What the plan and Yarn-like scheduling take when tasks share slots and links."""
-    from kwiken.batch.rack_simulation.schedulers import Planned, YarnLike
+) -> dict[str, RacksOutcome]:
+    """What the plan and simple rules take when tasks share slots and links."""
+    from kwiken.batch.rack_simulation.schedulers import FairShare, Planned, ShortestFirst, YarnLike
     from kwiken.batch.rack_simulation.simulation import simulate_racks
 
     number = {name: place for place, name in enumerate(cluster.names)}
@@ -227,25 +230,69 @@ def _simulated(
         {job.name: [number[rack] for rack in job.racks] for job in plan.jobs},
         {job.name: job.priority for job in plan.jobs},
     )
-    found = {}
-    for scheduler in (corral, YarnLike()):
-        outcome = simulate_racks(jobs, len(cluster.names), cluster.rack, scheduler, seed=seed)
-        found["plan" if scheduler is corral else scheduler.name] = {
-            "makespan_s": outcome.makespan_s,
-            "mean_s": float(outcome.completion_s.mean()),
-            "crossing_bytes": outcome.crossing_bytes,
-            "slot_hours": outcome.slot_s / 3600,
-        }
-    return found
+    rules = {
+        "planned": corral,
+        "shortest first": ShortestFirst(),
+        "fair share": FairShare(),
+        "by arrival": YarnLike(),
+    }
+    return {
+        name: simulate_racks(jobs, len(cluster.names), cluster.rack, rule, seed=seed)
+        for name, rule in rules.items()
+    }
 
 
-def _summary(
-    plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]
-) -> dict[str, object]:
+def _objective_s(outcome: RacksOutcome, minimise: str) -> float:
+    return outcome.makespan_s if minimise == "makespan" else float(outcome.completion_s.mean())
+
+
+def _no_worse(
+    plan: RackPlan, jobs: Sequence[RackJob], simulated: dict[str, RacksOutcome], minimise: str
+) -> RackPlan:
+    """The plan, or the simple rule that is better in the simulation, which is noted."""
+    from msgspec.structs import replace
+
+    from kwiken.batch.rack_simulation.schedulers import work_s
+
+    takes_s = {name: _objective_s(one, minimise) for name, one in simulated.items()}
+    best = min(takes_s, key=lambda name: takes_s[name])  # of equals the plan, which is first
+    rival = min((name for name in takes_s if name != "planned"), key=lambda name: takes_s[name])
+    if takes_s["planned"] > NO_GAIN * takes_s[rival]:
+        more = simulated["planned"].slot_s / max(simulated[rival].slot_s, 1e-9) - 1
+        note(
+            f"planning buys nothing on these {len(plan.racks)} racks: {takes_s['planned']:,.1f} s, "
+            f"{rival} {takes_s[rival]:,.1f} s, with {more:+.0%} slot hours"
+        )
+    if best == "planned":
+        return plan
+    note(
+        f"the plan is to run jobs {best}, on all racks; --json has what racks of their own would take"
+        + ("; without a scheduler that shares slots, run the shortest first" if best == "fair share" else "")
+    )
+    ends = dict(zip((job.name for job in jobs), simulated[best].completion_s.tolist(), strict=True))
+    work = {job.name: work_s(job) for job in jobs}
+    order = sorted(
+        plan.jobs, key=lambda job: (0.0 if best == "by arrival" else work[job.name], job.arrival_s, job.name)
+    )
+    return replace(
+        plan,
+        scheduling=best,
+        objective_s=takes_s[best],
+        jobs=[
+            replace(
+                job, racks=plan.racks, priority=priority, start_s=job.arrival_s, took_s=float(ends[job.name])
+            )
+            for priority, job in enumerate(order)
+        ],
+    )
+
+
+def _summary(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, RacksOutcome]) -> dict[str, object]:
     from msgspec import to_builtins
 
     return {
         "minimise": plan.minimise,
+        "scheduling": plan.scheduling,
         "jobs": len(plan.jobs),
         "racks": len(plan.racks),
         "objective_s": plan.objective_s,
@@ -253,7 +300,15 @@ def _summary(
         "bound_s": plan.bound_s,
         "gap": planned.gap,
         "schedules": planned.looks,
-        "simulated": simulated,
+        "simulated": {
+            name: {
+                "makespan_s": one.makespan_s,
+                "mean_s": float(one.completion_s.mean()),
+                "crossing_bytes": one.crossing_bytes,
+                "slot_hours": one.slot_s / 3600,
+            }
+            for name, one in simulated.items()
+        },
         "planned": to_builtins(plan.jobs),
     }
 
@@ -284,10 +339,10 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")  # noqa: PLR2004
 
 
-def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[str, float]]) -> None:
+def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, RacksOutcome]) -> None:
     what = "makespan" if plan.minimise == "makespan" else "mean time"
     say(
-        f"{what} of the plan: {plan.objective_s:,.1f} s; "
+        f"{what} on racks of their own, each job alone there: {planned.objective_s:,.1f} s; "
         f"by the published heuristic alone {plan.heuristic_s:,.1f} s",
         f"bound: {plan.bound_s:,.1f} s; gap {100 * max(0.0, planned.gap):.1f}% "
         f"({100 * max(0.0, plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
@@ -301,10 +356,10 @@ def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, dict[s
     rows = [
         (
             name,
-            f"{one['makespan_s']:,.0f}",
-            f"{one['mean_s']:,.1f}",
-            f"{one['crossing_bytes'] / 1e12:.3f}",
-            f"{one['slot_hours']:.0f}",
+            f"{one.makespan_s:,.0f}",
+            f"{one.completion_s.mean():,.1f}",
+            f"{one.crossing_bytes / 1e12:.3f}",
+            f"{one.slot_s / 3600:.0f}",
         )
         for name, one in simulated.items()
     ]

@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.batch.rack_simulation.flows import FlowTable, max_min_rates, smallest_bottleneck_rates
-from kwiken.batch.rack_simulation.schedulers import Planned, ShuffleWatcher, YarnLike, remote_share
+from kwiken.batch.rack_simulation.schedulers import (
+    FairShare,
+    Planned,
+    ShortestFirst,
+    YarnLike,
+    remote_share,
+    work_s,
+)
 from kwiken.batch.rack_simulation.simulation import simulate_racks
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage
+from papers.corral.shuffle_watcher import ShuffleWatcher
 
 RACK = RackHardware(slots=8, machines=4, nic_bytes_per_s=100.0, uplink_bytes_per_s=80.0)
 
@@ -119,3 +127,18 @@ def test_share_of_blocks_far_from_a_job() -> None:
     assert remote_share(7, 7) == 0.0
     assert remote_share(1, 3) == pytest.approx(1 / 3)
     assert remote_share(2, 3) == 0.0
+
+
+def test_baselines_do_what_their_names_say() -> None:
+    """Nine short jobs behind a long one on one rack of ten slots: shortest first and fair share let them by."""
+    hardware = RackHardware(slots=10, machines=10, nic_bytes_per_s=1e9, uplink_bytes_per_s=1e9)
+    long = RackJob("long", 0.0, 0.0, (RackStage(100, 10.0),))
+    short = [RackJob(f"short{at}", 1.0, 0.0, (RackStage(10, 1.0),)) for at in range(9)]
+    jobs = [long, *short]
+    mean = {
+        one.name: float(simulate_racks(jobs, 1, hardware, one, grain_s=0.0).completion_s.mean())
+        for one in (YarnLike(), ShortestFirst(), FairShare())
+    }
+    assert work_s(long) == 1000.0
+    assert mean["shortest first"] < 0.3 * mean["Yarn-CS"]
+    assert mean["shortest first"] < mean["fair share"] < 0.5 * mean["Yarn-CS"]
