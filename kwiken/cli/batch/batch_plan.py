@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kwiken.batch.jobs.job import BatchJob
+    from kwiken.batch.rack_simulation.schedulers import JobScheduler
     from kwiken.batch.rack_simulation.simulation import RacksOutcome
     from kwiken.batch.racks.document import RackPlan
     from kwiken.batch.racks.planning import PlannedRacks
@@ -230,7 +231,7 @@ def _simulated(
         {job.name: [number[rack] for rack in job.racks] for job in plan.jobs},
         {job.name: job.priority for job in plan.jobs},
     )
-    rules = {
+    rules: dict[str, JobScheduler] = {
         "planned": corral,
         "shortest first": ShortestFirst(),
         "fair share": FairShare(),

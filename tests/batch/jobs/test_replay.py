@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs.job import BatchJob, BatchStage, ExecutorSpan, TaskTimes
 from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.jobs.logs.swim import swim_job
-from kwiken.batch.jobs.replay.baselines import by_ernest
+from kwiken.batch.jobs.replay.baselines import by_ernest, by_two_points
 from kwiken.batch.jobs.replay.choice import baselines_at, choose_model, smallest_in_time
 from kwiken.batch.jobs.replay.predictor import Predictor, runs_by_job
 from kwiken.batch.jobs.replay.replayed_run import NetworkBounds, run_model
@@ -152,7 +153,31 @@ def test_baselines() -> None:
     assert found["constant"] == [job.took_ms] * 2
     assert found["waves"][1] <= found["waves"][0]
     assert by_ernest([5, 10], [100.0, 60.0], [10])[0] == pytest.approx(60)
-    assert "ernest" in baselines_at(Predictor([job, ran(40)]), [20])
+    assert {"ernest", "two points"} < set(baselines_at(Predictor([job, ran(40)]), [20]))
+    assert by_two_points([4, 8, 8], [100.0, 50.0, 70.0], [2, 4, 8]).tolist() == [180.0, 100.0, 60.0]
+
+
+def test_a_stage_behind_busy_slots_does_not_wait_for_the_driver() -> None:
+    """Two stages of one slot's work each: the second was submitted at once, and its log says so only late."""
+
+    def of(name: str, launched: list[int], took: list[int], submitted: int, wait: int) -> BatchStage:
+        return BatchStage(
+            name=name,
+            n_tasks=len(took),
+            wait_ms=wait,
+            submitted_ms=submitted,
+            tasks=TaskTimes(launched_ms=launched, took_ms=took, executor=[0] * len(took)),
+        )
+
+    job = replace(
+        ran(10),
+        stages=[of("first", [0, 1000], [1000, 1000], 0, 0), of("second", [2000], [500], 2000, 2000)],
+        executors=[ExecutorSpan(from_ms=0, slots=1)],
+        took_ms=2500,
+    )
+    assert [stage.wait_ms for stage in run_model(job).stages] == [0.0, 0.0]
+    idle = replace(job, stages=[of("first", [0], [1000], 0, 0), of("second", [2000], [500], 2000, 2000)])
+    assert [stage.wait_ms for stage in run_model(idle).stages] == [0.0, 1000.0]
 
 
 def test_the_model_is_chosen_on_runs_held_out() -> None:

@@ -258,3 +258,13 @@ def test_too_many_objects_for_the_exact_packing() -> None:
     del objects
     with pytest.raises(InputError, match="12 at most"):
         fewest_nodes(many, nodes, scores, PackRules())
+
+
+def test_without_a_cap_size_and_bandwidth_alone_bound_a_node() -> None:
+    objects, nodes, scores = fixture()
+    place = [
+        consolidate(objects, nodes, 10 * scores, rules, order=np.arange(5)).place
+        for rules in (PackRules(reserve_share=0), PackRules(most_interference=np.inf, reserve_share=0))
+    ]
+    assert len(np.unique(place[1])) < len(np.unique(place[0]))
+    assert NodeLoads(objects, nodes, 10 * scores, place[1]).interference.max() > 0.1

@@ -1,4 +1,4 @@
-"""Baselines of predictions: waves on the longest path, Ernest's four terms, and a constant."""
+"""Baselines of predictions: waves on the longest path, Ernest's four terms, a line in 1/n, and a constant."""
 
 from __future__ import annotations
 
@@ -40,6 +40,22 @@ def by_ernest(known: Sequence[int], took_ms: Sequence[float], executors: Sequenc
 
     weights, _ = nnls(_terms(known), np.asarray(took_ms, dtype=np.float64))
     return np.asarray(_terms(executors) @ weights, dtype=np.float64)
+
+
+def by_two_points(known: Sequence[int], took_ms: Sequence[float], executors: Sequence[int]) -> Floats:
+    """Completion times by a + b / n through the smallest and the largest known size, milliseconds.
+
+    Args:
+        known: numbers of executors of the known runs, of two sizes or more.
+        took_ms: completion times of the known runs, milliseconds.
+        executors: numbers of executors to predict for.
+    """
+    sizes, times = np.asarray(known, dtype=np.float64), np.asarray(took_ms, dtype=np.float64)
+    least, most = sizes.min(), sizes.max()
+    low, high = times[sizes == least].mean(), times[sizes == most].mean()
+    slope = (low - high) / (1 / least - 1 / most)
+    found: Floats = high + slope * (1 / np.asarray(executors, dtype=np.float64) - 1 / most)
+    return np.maximum(found, 0.0)
 
 
 def _terms(executors: Sequence[int]) -> Floats:

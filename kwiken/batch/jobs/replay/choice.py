@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 
 from kwiken.batch.jobs.job import BatchJob
-from kwiken.batch.jobs.replay.baselines import by_ernest, by_waves
+from kwiken.batch.jobs.replay.baselines import by_ernest, by_two_points, by_waves
 from kwiken.batch.jobs.replay.predictor import Predictor
 
 Model = Literal["replay", "waves"]
@@ -35,7 +35,7 @@ class ModelChoice:
 def baselines_at(predictor: Predictor, executors: Sequence[int]) -> dict[str, list[float]]:
     """Completion times by what predictions are compared with, milliseconds, by the name of the rule.
 
-    Ernest needs runs of two sizes, and is left out without them.
+    Ernest and the line in 1/n need runs of two sizes, and are left out without them.
 
     Args:
         executors: numbers of executors, each 1 or more.
@@ -49,7 +49,9 @@ def baselines_at(predictor: Predictor, executors: Sequence[int]) -> dict[str, li
     }
     if len(predictor.sizes) > 1:
         known = [model.n_executors for model in runs]
-        found["ernest"] = list(map(float, by_ernest(known, [model.job.took_ms for model in runs], executors)))
+        took_ms = [model.job.took_ms for model in runs]
+        found["ernest"] = list(map(float, by_ernest(known, took_ms, executors)))
+        found["two points"] = list(map(float, by_two_points(known, took_ms, executors)))
     return found
 
 

@@ -132,10 +132,11 @@ def run_model(job: BatchJob) -> RunModel:
         raise InputError(f"its executors have {all_slots} slots; {MAX_SLOTS} is the most", where=job.name)
     times = stage_task_times(job)
     launch = _launch_ms(job)
+    waits = _driver_waits_ms(job)
     stages = tuple(
         ReplayedStage(
             after=tuple(stage.after),
-            wait_ms=stage.wait_ms + (launch if len(stage.tasks) else 0.0),
+            wait_ms=float(waits[place]) + (launch if len(stage.tasks) else 0.0),
             close_ms=_close_ms(job, place),
             tasks=times[place],
             rank=stage.rank,
@@ -191,6 +192,33 @@ def _close_ms(job: BatchJob, place: int) -> float:
     if stage.ended_ms is None or not len(stage.tasks):
         return 0.0
     return float(max(0, stage.ended_ms - _last_finish(job, place)))
+
+
+def _driver_waits_ms(job: BatchJob) -> Floats:
+    """By stage, wait for the driver, milliseconds: the part of its wait in which some slot was free.
+
+    A stage that waits while all slots are busy waits for them; with more executors it would not.
+    """
+    waits = np.array([float(stage.wait_ms) for stage in job.stages])
+    launched, took = (
+        np.concatenate([np.asarray(getattr(stage.tasks, name), dtype=np.float64) for stage in job.stages])
+        for name in ("launched_ms", "took_ms")
+    )
+    came = [float(one.from_ms) for one in job.executors]
+    left = [float(one.until_ms) for one in job.executors if one.until_ms is not None]
+    went = [one.slots for one in job.executors if one.until_ms is not None]
+    moments = np.concatenate([launched, launched + took, came, left])
+    free = np.concatenate(
+        [-np.ones(len(took)), np.ones(len(took)), [one.slots for one in job.executors], np.negative(went)]
+    )
+    at, which = np.unique(moments, return_inverse=True)
+    slots = np.cumsum(np.bincount(which, weights=free))
+    full_ms = np.concatenate(([0.0], np.cumsum(np.diff(at) * (slots[:-1] <= 0))))
+    until = np.array([float(stage.submitted_ms or 0) for stage in job.stages])
+    behind: Floats = np.interp(until, at, full_ms) - np.interp(until - waits, at, full_ms)
+    # Before the first executor no slot is free either, and the driver is what is waited for.
+    behind = np.where(until - waits < min(came), 0.0, behind)
+    return np.maximum(waits - behind, 0.0)
 
 
 def _launch_ms(job: BatchJob) -> float:

@@ -136,13 +136,13 @@ def show(found: PredictedCurve) -> None:
     sizes = ", ".join(str(size) for size in found.sizes)
     runs = f"{len(found.runs)} run{'s' if len(found.runs) > 1 else ''}"
     say(f"{found.runs[0].name}: {runs}, at {sizes} executors of {found.slots_per_executor} slots")
-    head = ("executors", "slots", "completion", "from", "to", "by waves", "by Ernest", "constant")
+    head = ("executors", "slots", "completion", "from", "to", "by waves", "by Ernest", "by 1/n", "constant")
     rows = [
         (
             str(point.executors),
             str(point.executors * found.slots_per_executor),
             *(_seconds(each) for each in (time, point.low_ms, point.high_ms)),
-            *(_told(found.baselines.get(name), at) for name in ("waves", "ernest", "constant")),
+            *(_told(found.baselines.get(name), at) for name in ("waves", "ernest", "two points", "constant")),
         )
         for at, (point, time) in enumerate(zip(found.points, found.total_ms, strict=True))
     ]
@@ -275,6 +275,9 @@ def summary(found: PredictedCurve) -> dict[str, Any]:
                 "high_s": point.high_ms / MS,
                 "by_waves_s": found.baselines["waves"][at] / MS,
                 "by_ernest_s": found.baselines["ernest"][at] / MS if "ernest" in found.baselines else None,
+                "by_two_points_s": (
+                    found.baselines["two points"][at] / MS if "two points" in found.baselines else None
+                ),
                 "constant_s": found.baselines["constant"][at] / MS,
                 "stages": _stages(found, point),
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -66,6 +67,7 @@ SEED: Final = 0  # of the search, so that one input has one layout
 @click.option(
     "--interference", type=Real(0.001, 1), default=0.10, show_default=True, help="Largest loss by neighbours."
 )
+@click.option("--no-interference", is_flag=True, help="Let size and bandwidth alone bound a node.")
 @click.option("--quantile", type=Real(0.5, 1), help="Share of intervals that a forecast is to cover.")
 @out_option(what="layout")
 @json_option
@@ -81,6 +83,7 @@ def command(
     interval_s: float,
     reserve: float,
     interference: float,
+    no_interference: bool,
     quantile: float | None,
     out: str | None,
     as_json: bool,
@@ -98,7 +101,7 @@ def command(
     rules = PackRules(
         fit="first" if fit == "search" else fit,
         reserve_share=reserve,
-        most_interference=interference,
+        most_interference=math.inf if no_interference else interference,
         apart=_zones_suffice(document, there),
     )
     expected = None if history is None else _forecast(history, document, interval_s, quantile)
