@@ -8,12 +8,13 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.storage.consolidation.forecast import DemandForecaster, predict
-from kwiken.storage.consolidation.interference import AccessMix, pairs_served
+from kwiken.storage.consolidation.interference import AccessMix
 from kwiken.storage.consolidation.limits import published_latency_ms, published_limit
 from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from papers.bloc.cluster import APPS, TARGET_MS
+from papers.bloc.trimming import pairs_served
 from papers.worlds.disks.applications import APPLICATIONS, Application, drawn_trace
 from papers.worlds.disks.devices import DiskModel, served
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from kwiken.batch.rack_simulation.flows import max_min_rates, smallest_bottleneck_rates
-from kwiken.batch.rack_simulation.schedulers import JobScheduler, Planned, YarnLike
+from kwiken.base.arrays import Floats, Ints
+from kwiken.batch.rack_simulation.flows import LEAST_SHARE, FlowTable, max_min_rates
+from kwiken.batch.rack_simulation.schedulers import JobPlace, JobScheduler, Planned, YarnLike, remote_share
 from kwiken.batch.rack_simulation.simulation import RacksOutcome, simulate_racks
 from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.planning import PlannedRacks, plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
 from kwiken.batch.racks.schedule import Objective
-from papers.corral.shuffle_watcher import ShuffleWatcher
 from papers.figures.rows import FigureRow, median_row, order_row
 
 OWN: Final = "own plan"  # with prices and exchanges
@@ -125,3 +126,59 @@ def compared(
         )
         for name in names
     }
+
+
+@dataclass(frozen=True)
+class ShuffleWatcher:
+    """ShuffleWatcher: the set of racks that moves the fewest bytes over the core, for each job by itself.
+
+    Few racks keep a shuffle local; many find more of the input, which is spread at random. Neither other jobs
+    nor the load of racks count, and racks of a size are equal, so the set is drawn.
+    """
+
+    slots_a_rack: int
+    name: str = "ShuffleWatcher"
+
+    def place(self, job: RackJob, racks: int, waiting_slots: Ints, chance: np.random.Generator) -> JobPlace:
+        """Racks with the fewest bytes over the core; by arrival."""
+        del waiting_slots
+        numbers = np.arange(1, racks + 1)
+        shuffled = sum(stage.shuffled_bytes for stage in job.stages)
+        remote = np.array([remote_share(int(number), racks) for number in numbers])
+        crossing = job.input_bytes * remote + shuffled * (numbers - 1) / numbers
+        width = int(numbers[int(np.argmin(crossing))])
+        own = np.sort(chance.permutation(racks)[:width])
+        return JobPlace((1.0, job.arrival_s), own, float(remote[width - 1]))
+
+
+def smallest_bottleneck_rates(flows: FlowTable, links: Floats, task_bytes_per_s: float) -> Floats:
+    """Rates by coflow, as Varys: the coflow that could end first gets the links it needs, then the next.
+
+    All flows of a coflow get the rates at which they end together. What is left is shared by max-min.
+
+    Args:
+        links: (2 R,) bandwidth of the uplinks, then of the downlinks, bytes per second.
+        task_bytes_per_s: most that one task fetches, bytes per second.
+    """
+    racks = len(links) // 2
+    numbers, coflow = np.unique(flows.coflow, return_inverse=True)
+    load = np.zeros((len(numbers), 2 * racks))
+    np.add.at(load, (coflow, flows.source), flows.left)
+    np.add.at(load, (coflow, flows.target + racks), flows.left)
+    own_s = np.zeros(len(numbers))
+    np.maximum.at(own_s, coflow, flows.left / (flows.weight * task_bytes_per_s))
+    bottleneck = np.maximum((load / np.maximum(links, LEAST_SHARE)).max(axis=1), own_s)
+    left = links.astype(np.float64).copy()
+    speed = np.zeros(len(numbers))
+    for number in np.argsort(bottleneck, kind="stable").tolist():
+        used = load[number] > 0
+        if (left[used] <= LEAST_SHARE * links[used]).any():
+            continue
+        time_s = max(float((load[number][used] / left[used]).max()), float(own_s[number]))
+        speed[number] = 1.0 / time_s
+        left = np.maximum(left - load[number] / time_s, 0.0)
+    rates = flows.left * speed[coflow]
+    if (left > 0).any():
+        more = max_min_rates(flows, left, task_bytes_per_s)
+        rates = rates + np.minimum(more, np.maximum(flows.weight * task_bytes_per_s - rates, 0.0))
+    return np.asarray(rates)

@@ -9,7 +9,6 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.extras import needs
-from kwiken.traffic.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
 from papers.echo.chains import expected_map, subset
 from papers.echo.deviations import by_load, of_averages, of_maps, over_time
 from papers.echo.systems import (
@@ -30,6 +29,7 @@ from papers.echo.systems import (
     profile,
     window_of_bins,
 )
+from papers.echo.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
 
 DAYS: Final = 7
 RUNS: Final = 5

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from kwiken.storage.model.baselines import fio_random
+from kwiken.storage.model.baselines import baseline
 from kwiken.storage.model.gap_laws import ks_distance
 from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.states import transitions_flat, transitions_of_tree
@@ -225,7 +225,11 @@ def feature_matrix(seed: int) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, made, twice in (
         ("model", generate(model, rng), generate(model, rng, IODrawing(scale=0.5))),
-        ("fio random", fio_random(trace, IOS, rng), fio_random(trace, IOS, rng)),
+        (
+            "fio random",
+            baseline("fio random", 0.0, trace, IOS, rng),
+            baseline("fio random", 0.0, trace, IOS, rng),
+        ),
     ):
         found |= {f"{name}: {key}": value for key, value in _features(trace, made, twice).items()}
     return found

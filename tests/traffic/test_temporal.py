@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kwiken.traffic.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
+from papers.echo.temporal import CurveFamily, TemporalModel, TimedCurve, fit_server
 
 PLANTED = TemporalModel(
     (

@@ -1,4 +1,4 @@
-"""Rates of flows between racks: max-min fair shares, and the smallest effective bottleneck first."""
+"""Rates of flows between racks: max-min fair shares."""
 
 from __future__ import annotations
 
@@ -90,36 +90,3 @@ def max_min_rates(flows: FlowTable, links: Floats, task_bytes_per_s: float) -> F
         np.maximum(left, 0.0, out=left)
         running = running[~settled]
     return rates
-
-
-def smallest_bottleneck_rates(flows: FlowTable, links: Floats, task_bytes_per_s: float) -> Floats:
-    """Rates by coflow, as Varys: the coflow that could end first gets the links it needs, then the next.
-
-    All flows of a coflow get the rates at which they end together. What is left is shared by max-min.
-
-    Args:
-        links: (2 R,) bandwidth of the uplinks, then of the downlinks, bytes per second.
-        task_bytes_per_s: most that one task fetches, bytes per second.
-    """
-    racks = len(links) // 2
-    numbers, coflow = np.unique(flows.coflow, return_inverse=True)
-    load = np.zeros((len(numbers), 2 * racks))
-    np.add.at(load, (coflow, flows.source), flows.left)
-    np.add.at(load, (coflow, flows.target + racks), flows.left)
-    own_s = np.zeros(len(numbers))
-    np.maximum.at(own_s, coflow, flows.left / (flows.weight * task_bytes_per_s))
-    bottleneck = np.maximum((load / np.maximum(links, LEAST_SHARE)).max(axis=1), own_s)
-    left = links.astype(np.float64).copy()
-    speed = np.zeros(len(numbers))
-    for number in np.argsort(bottleneck, kind="stable").tolist():
-        used = load[number] > 0
-        if (left[used] <= LEAST_SHARE * links[used]).any():
-            continue
-        time_s = max(float((load[number][used] / left[used]).max()), float(own_s[number]))
-        speed[number] = 1.0 / time_s
-        left = np.maximum(left - load[number] / time_s, 0.0)
-    rates = flows.left * speed[coflow]
-    if (left > 0).any():
-        more = max_min_rates(flows, left, task_bytes_per_s)
-        rates = rates + np.minimum(more, np.maximum(flows.weight * task_bytes_per_s - rates, 0.0))
-    return np.asarray(rates)

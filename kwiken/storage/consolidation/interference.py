@@ -62,22 +62,6 @@ def pair_scores(losses: Floats, kept: Bools | None = None) -> Floats:
     return scores if kept is None else np.where(kept, scores, NEVER_TOGETHER)
 
 
-def pairs_served(mix: AccessMix, capacity: Floats, most: float) -> Bools:
-    """(a, a) pairs whose sums of bandwidth and of bytes one node can take.
-
-    Bandwidth counts as what the more random of the two could get alone.
-
-    Args:
-        capacity: (a,) bytes of each application, in units of GB.
-        most: capacity of the node, a number of GB.
-    """
-    able = np.minimum(mix.alone[:, None], mix.alone[None, :])
-    fits: Bools = (mix.bandwidth[:, None] + mix.bandwidth[None, :] <= able) & (
-        capacity[:, None] + capacity[None, :] <= most
-    )
-    return fits
-
-
 def packing_order(scores: Floats, limit: Floats) -> Ints:
     """(a,) applications in the order of their first appearance among pairs by rising score.
 

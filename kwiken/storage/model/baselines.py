@@ -113,8 +113,3 @@ def _continued(volume: Ints, start: Ints, size: Ints, sequential: Bools) -> Ints
     parent = np.where(sequential, parent, np.arange(len(volume)))
     moved = parent != np.arange(len(volume))
     return resolve(parent, np.where(moved, size[parent], 0), start)
-
-
-def fio_random(trace: BlockTrace, ios: int, rng: np.random.Generator) -> BlockTrace:
-    """Trace of fio's random mode, which knows a trace's mix; see `baseline`."""
-    return baseline("fio random", 0.0, trace, ios, rng)

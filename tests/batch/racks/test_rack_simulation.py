@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.rack_simulation.flows import FlowTable, max_min_rates, smallest_bottleneck_rates
+from kwiken.batch.rack_simulation.flows import FlowTable, max_min_rates
 from kwiken.batch.rack_simulation.schedulers import (
     FairShare,
     Planned,
@@ -17,7 +17,7 @@ from kwiken.batch.rack_simulation.schedulers import (
 )
 from kwiken.batch.rack_simulation.simulation import simulate_racks
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage
-from papers.corral.shuffle_watcher import ShuffleWatcher
+from papers.corral.runs import ShuffleWatcher, smallest_bottleneck_rates
 
 RACK = RackHardware(slots=8, machines=4, nic_bytes_per_s=100.0, uplink_bytes_per_s=80.0)
 

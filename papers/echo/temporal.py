@@ -170,7 +170,7 @@ def _candidates(fitted: Sequence[TimedCurve], time: Floats, smooth: Floats) -> l
 
 def _refined(curves: Sequence[TimedCurve], time: Floats, series: Floats) -> tuple[list[TimedCurve], float]:
     """Curves with heights, times and widths that fit best together, and the criterion of the sum."""
-    with needs("kwiken.traffic.temporal", "plan"):
+    with needs("papers.echo.temporal", "plan"):
         from scipy.optimize import least_squares
 
     families = [curve.family for curve in curves]
