@@ -94,7 +94,7 @@ async def closed_port() -> int:
 @PROTOCOLS
 async def test_a_closed_port_loses_no_request(protocol: Protocol) -> None:
     async with nothing_leaked():
-        bad = protocol.replica_at(f"{protocol.scheme}://127.0.0.1:{await closed_port()}")
+        bad = protocol.replica_at(f"http://127.0.0.1:{await closed_port()}")
         async with executor_with(protocol, [bad]) as executor:
             await answers_of(executor)
 
@@ -147,7 +147,7 @@ async def test_a_call_that_may_not_run_twice_is_not_repeated_after_a_cut(protoco
 @PROTOCOLS
 async def test_a_refused_call_that_may_not_run_twice_is_sent_elsewhere(protocol: Protocol) -> None:
     async with nothing_leaked():
-        bad = protocol.replica_at(f"{protocol.scheme}://127.0.0.1:{await closed_port()}")
+        bad = protocol.replica_at(f"http://127.0.0.1:{await closed_port()}")
         async with executor_with(protocol, [bad], target=once, stage="only") as executor:
             for number in range(12):
                 assert (await executor.run(Ask(f"n{number}"))).value == f"n{number}"
@@ -195,7 +195,7 @@ async def test_full_replicas_refuse_and_all_full_is_said(protocol: Protocol, tmp
 async def test_all_gone_is_told_at_once_and_over_when_one_is_back(protocol: Protocol) -> None:
     async with nothing_leaked():
         port = await closed_port()
-        bad = [protocol.replica_at(f"{protocol.scheme}://127.0.0.1:{port}", name) for name in ("a", "b")]
+        bad = [protocol.replica_at(f"http://127.0.0.1:{port}", name) for name in ("a", "b")]
         async with executor_with(protocol, bad, good=0) as executor:
             for _ in range(10):
                 with pytest.raises(UnavailableError, match="stage 'middle'"):

@@ -176,7 +176,7 @@ async def test_a_passed_deadline_is_not_sent(protocol: Protocol) -> None:
     async with protocol.transport(service) as transport:
         with pytest.raises(DeadlineError):
             await transport.call(
-                protocol.replica_at(f"{protocol.scheme}://127.0.0.1:9"),
+                protocol.replica_at("http://127.0.0.1:9"),
                 call_of("first", Ask("hi"), deadline_s=-1),
             )
 

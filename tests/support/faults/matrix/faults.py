@@ -103,7 +103,7 @@ async def _wrong(cell: Cell) -> None:
 async def _full(cell: Cell) -> None:
     protocol, place = cell.stack.protocol, cell.replica
     async with protocol.transport(service) as transport:
-        replica = protocol.replica_at(f"{protocol.scheme}://{place.host}:{place.port}")
+        replica = protocol.replica_at(f"http://{place.host}:{place.port}")
         hold = call_of("look", Ask(number=-1, sleep_ms=5000.0))
         holders = [asyncio.create_task(transport.call(replica, hold)) for _ in range(CALLS_AT_ONCE + 8)]
         done, _ = await asyncio.wait(holders, return_when=asyncio.FIRST_COMPLETED)
