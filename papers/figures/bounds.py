@@ -38,14 +38,15 @@ class Bound:
 def stated_bound(source: str, *, error: bool = False) -> Bound | None:
     """Bound that the text of a source's value states; None if the text has no number to compare with.
 
-    There are five cases: 1. at most a number, 2. at least a number, 3. a range, 4. a distance from 0 and 5. a
+    There are five cases: 1. at most a number, or a fall of up to one, 2. at least a number, 3. a range, 4. a distance from 0 and 5. a
     number alone. A number alone is met within 10% of it, or within half a unit of its last printed digit.
 
     Args:
         error: whether the value is an error, of which less than the source's is as good.
     """
     if match := _AT_MOST.fullmatch(source):
-        return Bound(high=_number(match[1] or match[2]))
+        value = _number(match[1] or match[2])
+        return Bound(value, 0.0) if source.startswith("up to -") else Bound(high=value)
     if match := _AT_LEAST.fullmatch(source):
         return Bound(low=_number(match[1] or match[2]))
     if match := _BETWEEN.fullmatch(source):
