@@ -38,8 +38,9 @@ class Bound:
 def stated_bound(source: str, *, error: bool = False) -> Bound | None:
     """Bound that the text of a source's value states; None if the text has no number to compare with.
 
-    There are five cases: 1. at most a number, or a fall of up to one, 2. at least a number, 3. a range, 4. a distance from 0 and 5. a
-    number alone. A number alone is met within 10% of it, or within half a unit of its last printed digit.
+    There are five cases: 1. at most a number, or a fall of up to one, 2. at least a number, 3. a range, 4. a
+    distance from 0 and 5. a number alone, which is met within 10% of it, or within half a unit of its last
+    printed digit.
 
     Args:
         error: whether the value is an error, of which less than the source's is as good.
