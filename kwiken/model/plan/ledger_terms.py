@@ -19,6 +19,7 @@ FLOOR_PER_S: Final = 3.0
 MAX_HORIZON_S: Final = 7 * 86_400.0
 MAX_PEAK_FACTOR: Final = 100.0
 MAX_FLOOR_PER_S: Final = 1000.0
+MAX_SERVICE_FLOOR_PER_S: Final = 10.0  # of a service's plan: more would be a second budget
 # Share of the work above which a peak factor lifts no budget: 4 times a budget of 20% would be near a
 # doubling.
 MAX_PEAK_SHARE: Final = 0.3

@@ -10,7 +10,7 @@ import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.parsing.strict_json import check_version, convert, parse_json
-from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.ledger_terms import MAX_SERVICE_FLOOR_PER_S, LedgerTerms
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue
 
@@ -21,6 +21,7 @@ MAX_THREADS = 1024
 PROFILE_FIELDS = {"latency_ms", "started_s"}  # top-level fields by which a profile is recognised
 MAX_PORT = 65_535
 MAX_HOST = 253
+SHARES_ROUNDING = 1e-3  # by which the shares of all stages may sum to less than 1
 _ROUNDING = 1e-6  # by which shares of cost may sum to more than 1
 
 
@@ -308,8 +309,10 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """Check the version, and that every reissued stage has a cost to charge."""
         _need(self.version == VERSION, f"version must be {VERSION}, not {self.version}")
         for name, stage in self.stages.items():
-            known = stage.reissue is None or name in self.cost.stages
-            _need(known, f"stage {name!r} is reissued but has no cost")
+            late = stage.catch_up
+            at_cost = stage.reissue is not None or (late is not None and (late.reissue or late.threads > 1))
+            priced = not at_cost or self.cost.stages.get(name, 0.0) > 0
+            _need(priced, f"stage {name!r} is reissued or caught up but has no cost above 0")
 
     @property
     def digest(self) -> str:
@@ -343,7 +346,8 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """Check that the plan fits a service.
 
         Raises:
-            InputError: when the plan is for another service.
+            InputError: when the plan is for another service, its shares of cost do not add up, or its floor
+                grants so many copies that no budget would hold.
             DefinitionError: for an unknown stage, or a reissue of one that is not idempotent; names the
                 stage.
         """
@@ -357,6 +361,14 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
             target = service[name]
             if stage.reissue is not None and not target.idempotent:
                 raise DefinitionError("the plan reissues it, but it is not idempotent", stage=name)
+        if self.ledger.floor_per_s > MAX_SERVICE_FLOOR_PER_S:
+            raise InputError(
+                f"must be from 0 to {MAX_SERVICE_FLOOR_PER_S:g}, not {self.ledger.floor_per_s:g}",
+                where="ledger: floor_per_s",
+            )
+        total = math.fsum(self.cost.stages.values())
+        if self.cost.stages.keys() >= service.stages.keys() and total < 1 - SHARES_ROUNDING:
+            raise InputError(f"the shares of all stages must sum to 1, not {total:g}", where="cost")
 
 
 def _check_parts(raw: dict[str, Any], *, where: str) -> None:

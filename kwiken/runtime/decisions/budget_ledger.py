@@ -13,6 +13,7 @@ from math import inf
 
 from kwiken.model.plan.accounts import BY_FLOOR, NODE, OWN_COST, Account, Floor, grant
 from kwiken.model.plan.arm_accounts import ArmAccounts, grant_in_arm
+from kwiken.model.plan.observed_work import ObservedWork
 
 MILLION = 1_000_000  # micro-units of a retry
 
@@ -46,9 +47,12 @@ class Ledger:
         utility: account of the service for the loss of partial answers, in micro-units of a whole answer's
             utility.
         floor: copies a second that are granted whatever `service` holds.
+
+    Attributes:
+        observed: work of requests and of copies, as replicas report it.
     """
 
-    __slots__ = ("catch_up", "floor", "service", "utility")
+    __slots__ = ("catch_up", "floor", "observed", "service", "utility")
 
     def __init__(
         self,
@@ -62,6 +66,7 @@ class Ledger:
         self.catch_up = catch_up or Account()
         self.utility = utility or Account()
         self.floor = floor or Floor()
+        self.observed = ObservedWork()
 
     def charge(
         self,

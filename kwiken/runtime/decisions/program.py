@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import inf
 
-from kwiken.base.errors import DefinitionError, InputError
+from kwiken.base.errors import DefinitionError
 from kwiken.model.plan.accounts import REQUEST
 from kwiken.model.plan.arm_accounts import ArmAccounts
 from kwiken.model.plan.ledger_terms import RESERVE_SHARE, UNSTATED_SHARE, LedgerTerms
@@ -30,6 +30,9 @@ class Program:
             in which each stage counts as many times as its policy has copies.
         reissues: whether any stage is reissued.
         catches_up: whether any stage helps late requests.
+        observable: part of a request's cost in the stages whose replicas report their work, 0 to 1: by the
+            plan's shares or by the number of stages, whichever is more.
+        even_cost: cost of a call if all calls of a request cost the same, in micro-units.
         levers: whether the plan changes anything, so that some requests must run without it as a control
             group.
         prompt: age of a request, seconds, up to which a success fills the catch-up account; infinite if no
@@ -40,7 +43,9 @@ class Program:
     __slots__ = (
         "catches_up",
         "digest",
+        "even_cost",
         "levers",
+        "observable",
         "plan",
         "prompt",
         "reissues",
@@ -65,6 +70,10 @@ class Program:
         self.catches_up = self.prompt < inf
         self.levers = self.reissues or self.catches_up or any(stage.partial is not None for stage in stages)
         defined = [stage.definition for stage in stages]
+        self.even_cost = REQUEST // sum(each.fanout for each in defined)
+        own = [stage for stage in stages if stage.definition.remote is None]
+        by_plan = sum(stage.cost * stage.definition.fanout for stage in own) / REQUEST
+        self.observable = max(min(1.0, by_plan), len(own) / len(stages))
         self.weight = sum(each.utility_weight for each in defined if each.fanout > 1 or each.optional)
         self.sources = tuple(stage.index for stage in stages if not stage.parents)
         self.serial = all(
@@ -165,8 +174,6 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
                 f"the plan gives late calls {late.threads} threads, but it is defined with {stage.threads}",
                 stage=name,
             )
-        if (late.reissue or late.threads > 1) and name not in plan.cost.stages:
-            raise InputError("catches up at a cost, but has none in the plan", where=f"stage {name!r}")
 
 
 def retune(ledger: Ledger, states: Mapping[str, StageState], *programs: Program, service: Service) -> None:

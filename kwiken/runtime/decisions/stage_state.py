@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kwiken.model.plan.accounts import Account
+from kwiken.model.plan.observed_work import UsualWork
 from kwiken.runtime.decisions.budget_ledger import RetryAccount
 from kwiken.runtime.decisions.choice.picker import Picker
 from kwiken.runtime.decisions.delays.common_delay import UsualLatency
@@ -14,10 +15,8 @@ from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentL
 from kwiken.runtime.wire.transport.base import Replica
 
 RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs
-BUSY_GAIN = 0.05  # weight of one call in the moving average of busy times
 ATTEMPT_KINDS: Final = ("primary", "reissue", "catch_up", "retry")
 ATTEMPT_OUTCOMES: Final = ("won", "lost", "cancelled", "failed")
-BUSY_CLIP = 3.0  # one sample counts at most as this multiple of the average: replicas may report anything
 
 
 class StageCounts:
@@ -29,7 +28,7 @@ class StageCounts:
         busy_ms: CPU time that replicas reported with their answers, milliseconds.
         failed: calls that no attempt answered.
         copies: copies that the reissue budget paid for.
-        resends: attempts sent again because a replica had refused them.
+        resends: attempts sent again because a replica had refused them, had died or hung.
         late_copies: copies that the catch-up budget paid for.
         late_calls: calls that started late and got more threads or priority.
         late_threads: calls that got more than one thread.
@@ -67,26 +66,6 @@ class StageCounts:
         self.late_threads = 0
         self.stops = 0
         self.waits = 0
-
-
-class UsualWork:
-    """Moving averages of the work of a stage's calls, by which extra threads are charged.
-
-    Attributes:
-        busy_ms: busy time of a call with one thread, milliseconds; 0 where unknown.
-        late_extra: extra work of a call with more threads, as a share of a call's work; 0 where unknown.
-    """
-
-    __slots__ = ("busy_ms", "late_extra")
-
-    def __init__(self) -> None:
-        self.busy_ms = 0.0
-        self.late_extra = 0.0
-
-    def learn_busy(self, busy_ms: float) -> None:
-        """Record the busy time of a call with one thread, milliseconds."""
-        known = self.busy_ms
-        self.busy_ms = known + BUSY_GAIN * (min(busy_ms, BUSY_CLIP * known) - known) if known else busy_ms
 
 
 class StageState:

@@ -102,7 +102,12 @@ def _weighted(name: str, parts: Sequence[Figures]) -> float:
 
 PERSON: Final = "person"
 LINE_COUNTS: Final = ("requests", "failed", "partial", "shed", "reissues")
-WEIGHTED: Final = ("spent_share", "horizon_share", "share_10s")  # weights: the work of each gateway
+WEIGHTED: Final = (
+    "spent_share",
+    "horizon_share",
+    "share_10s",
+    "observed_share",
+)  # weights: the work of each gateway
 # Rules for fields that cannot be added; gateways that do not know a value are left out.
 RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(
@@ -114,7 +119,7 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     ),
     **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
     # Where gateways have yet to follow, a trial is told of as soon as one has it.
-    **dict.fromkeys(("trial_share", "control_share"), max),
+    **dict.fromkeys(("trial_share", "control_share", "charged", "observed"), max),
     "trial": _first,
     "author": _author,
     "autopilot": _newest,

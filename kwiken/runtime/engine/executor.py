@@ -37,7 +37,7 @@ from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import status
 from kwiken.runtime.wire.transport import wire
-from kwiken.runtime.wire.transport.base import Replica, Transport
+from kwiken.runtime.wire.transport.base import Held, Replica, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -282,6 +282,7 @@ class Executor:
         note: bool = False,
         kind: str = OTHER,
         entry: Entrance | None = None,
+        held: Held | None = None,
     ) -> Answer:
         """Run one request.
 
@@ -293,6 +294,7 @@ class Executor:
             note: whether to record the request even without an observer.
             kind: kind of the request, by which it waits where there are lines.
             entry: door that it came in by, for its spans; None for a request from within the process.
+            held: counter of the bytes that are held for it; None for none.
 
         Raises:
             OverloadError: turned away before any work was done.
@@ -310,6 +312,7 @@ class Executor:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
         recording = note or self._observer is not None or self._watcher is not None
         context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
+        context.held = held
         ticket = await self._turn(kind, now, allowed, priority) if self._gate is not None else None
         counts.requests += 1
         error: BaseException | None = None
@@ -338,6 +341,7 @@ class Executor:
             if context.visits is not None:
                 record = self._record(context, parent, end, error, latencies, entry, wanted=note)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
+        shared.ledger.observed.request_answered()
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
         if not context.partial:

@@ -7,7 +7,9 @@ from math import inf
 from typing import Any
 
 from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
+from kwiken.runtime.decisions.budget_ledger import Ledger
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
+from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.stage_state import StageState
@@ -45,7 +47,7 @@ def status(
         "reissues": sum(state.counts.copies for state in states.values()),
         "late_reissues": sum(state.counts.late_copies for state in states.values()),
         "retries": sum(state.retries.spent + state.counts.resends for state in states.values()),
-        "ledger": _account(ledger.service, REQUEST, now),
+        "ledger": _account(ledger.service, REQUEST, now) | {"observed_share": ledger.observed.extra_share},
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
         "traces": None
@@ -53,9 +55,16 @@ def status(
         else {"kept": dict(shared.sampler.kept), "dropped": shared.sampler.dropped},
         "stages": {
             stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
+            | {"cost": {"charged": stage.cost / REQUEST, "observed": _observed_cost(stage, program, ledger)}}
             for stage in program.stages
         },
     }
+
+
+def _observed_cost(stage: CompiledStage, program: Program, ledger: Ledger) -> float | None:
+    """Observed cost of one call, as a share of a request's; None where too little is known."""
+    mean_ms = stage.state.work.answered.mean
+    return ledger.observed.cost(mean_ms, program.observable) / REQUEST or None
 
 
 def _lines(gate: LineGate) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from typing import Final
 
 from kwiken.model.service.request_kinds import OTHER, RequestKinds
 from kwiken.model.service.service import Service
@@ -15,8 +16,15 @@ from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine.executor import Answer, Executor
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
+from kwiken.runtime.wire.http_server.byte_budget import (
+    GATEWAY_SHARE,
+    ByteBudget,
+    HeldBytes,
+    share_of_memory,
+)
 from kwiken.runtime.wire.transport import wire
 
+USUAL_GAIN: Final = 0.05  # weight of one request in the moving average of the bytes held for a request
 LOG = logging.getLogger("kwiken.gateway")
 
 
@@ -25,15 +33,25 @@ class FrontDoor:
 
     Args:
         kinds: place in which requests name the kind by which they wait in lines; None for no lines.
+        budget: budget of the bytes that are held for all requests; None for a share of the memory.
 
     Attributes:
         answered: number of requests by HTTP status, whatever protocol they came by.
+        budget: the budget of bytes, which the doors charge for requests and unread answers too.
 
     Raises:
         DefinitionError: requests of the service cannot be read.
     """
 
-    def __init__(self, service: Service, executor: Executor, kinds: RequestKinds | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        executor: Executor,
+        kinds: RequestKinds | None = None,
+        budget: ByteBudget | None = None,
+    ) -> None:
+        self.budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
+        self._usual_bytes = 0.0
         self._kinds = kinds
         self._executor = executor
         self._reader = wire.RequestReader(service)
@@ -67,10 +85,19 @@ class FrontDoor:
             raise StoppingError("the gateway is stopping", retry_after_s=RETRY_SOON_S)
         try:
             self._executor.turn_away(deadline_ms=deadline_ms, priority=priority)
+            self._check_room(priority)
         except OverloadError as error:
             self.answered[UNAVAILABLE] += 1
             _log_refusal(error, parent)
             raise
+
+    def _check_room(self, priority: int) -> None:
+        """Turn a request away whose answers will find no room, as far as earlier requests show."""
+        if self.budget.left < self._usual_bytes:
+            self._executor.count_shed(priority)
+            raise OverloadError(
+                "too many bytes of requests and answers are held; try again later", retry_after_s=RETRY_SOON_S
+            )
 
     def note_unread(self, error: Exception, *, priority: int, parent: wire.Parent | None) -> None:
         """Count a request whose body was not read, by the error that its client is told of.
@@ -111,6 +138,7 @@ class FrontDoor:
             KwikenError: the request failed.
         """
         request = self._reader.read(body)
+        held = HeldBytes(self.budget)
         try:
             answer = await self._executor.run(
                 request,
@@ -120,6 +148,7 @@ class FrontDoor:
                 note=timing,
                 kind=self._kinds.of(request, headers) if self._kinds is not None else OTHER,
                 entry=entry,
+                held=held,
             )
         except Exception as error:
             status = status_of(error)
@@ -127,6 +156,9 @@ class FrontDoor:
             if status == UNAVAILABLE:
                 _log_refusal(error, parent)
             raise
+        finally:
+            self._usual_bytes += USUAL_GAIN * (held.count - self._usual_bytes)
+            held.release()
         self.answered[OK] += 1
         return answer
 

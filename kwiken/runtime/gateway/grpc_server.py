@@ -24,7 +24,6 @@ from kwiken.runtime.wire.grpc.messages import answer_message, payload_of
 from kwiken.runtime.wire.grpc.server import GrpcServer
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
 from kwiken.runtime.wire.http_server.acceptor import max_connections
-from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY
@@ -51,7 +50,6 @@ class GrpcGatewayServer:
 
     Args:
         port: port to listen on; 0 for any free port.
-        budget: budget of the bytes that all requests together hold.
         doors: number of front doors of the process, which share its connections.
         shared: whether other gateways listen at the same port; the system then divides the connections among
             them.
@@ -64,7 +62,6 @@ class GrpcGatewayServer:
         *,
         host: str,
         port: int,
-        budget: ByteBudget,
         doors: int = 2,
         shared: bool = False,
         tls: Certificates | None = None,
@@ -77,7 +74,7 @@ class GrpcGatewayServer:
             host=host,
             port=port,
             max_body=MAX_REQUEST,
-            budget=budget,
+            budget=door.budget,
             connections=max_connections(doors=doors),
             shared=shared,
             tls=tls,

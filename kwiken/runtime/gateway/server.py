@@ -38,7 +38,7 @@ from kwiken.runtime.gateway.responses import (
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.http_server.acceptor import max_connections
-from kwiken.runtime.wire.http_server.byte_budget import GATEWAY_SHARE, ByteBudget, share_of_memory
+from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
 from kwiken.runtime.wire.http_server.json_response import GatewayResponse
 from kwiken.runtime.wire.http_server.listener import Listener
 from kwiken.runtime.wire.transport import wire
@@ -64,7 +64,6 @@ class Gateway:
 
     Attributes:
         door: takes requests in, for further protocols.
-        budget: budget of the bytes that the requests of all protocols together hold.
         metrics: metrics of the gateway's process.
         tls: certificates for requests over TLS; None for requests without.
         report_stopping: called when the stop begins, so that other protocols too tell load balancers.
@@ -77,17 +76,15 @@ class Gateway:
         self._service = service
         self._settings = settings
         self.tls = settings.tls
-        self.door = FrontDoor(service, executor, settings.kinds)
-        self.budget = ByteBudget(
-            settings.max_bodies if settings.max_bodies is not None else share_of_memory(GATEWAY_SHARE)
-        )
+        budget = ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None
+        self.door = FrontDoor(service, executor, settings.kinds, budget)
         self._listener = Listener(
             self._answer,
             host=settings.host,
             port=settings.port,
             max_body=settings.max_body,
             sockets=settings.sockets,
-            budget=self.budget,
+            budget=self.door.budget,
             most=max_connections(doors=settings.doors),
             tls=settings.tls,
         )

@@ -182,7 +182,6 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         gateway.door,
         host=spec.host,
         port=spec.grpc_port,
-        budget=gateway.budget,
         doors=DOORS,
         shared=spec.shares_grpc_port,
         tls=gateway.tls,

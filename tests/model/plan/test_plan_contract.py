@@ -145,7 +145,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("cost.stages.lookup", 1.1, "sum to at most 1, not 1.1"),
     ("cost.stages.rank", 0.5, "sum to at most 1, not 1.12"),
     ("cost.stages.lookup", "much", "cost of stage 'lookup': Expected `float`"),
-    ("cost.stages", {}, "'lookup' is reissued but has no cost"),
+    ("cost.stages", {}, "'lookup' is reissued or caught up but has no cost"),
     ("cost.stages", ..., "cost: .*missing required field `stages`"),
     ("stages", [], "stages: Expected `object`"),
     ("stages.lookup", 5, "stage 'lookup': Expected `object`"),

@@ -162,7 +162,7 @@ async def doors(**settings: Any) -> Any:
     )
     gateway = Gateway(service, executor)
     await gateway.start()
-    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0, budget=gateway.budget)
+    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0)
     await server.start()
     try:
         yield Doors(gateway, executor, server)
@@ -297,7 +297,7 @@ async def test_a_call_that_ends_without_a_message_is_told_so() -> None:
 async def test_a_slow_message_gives_way_to_a_more_urgent_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The budget has room for one message on its way: the less urgent sender is turned away."""
     async with doors() as running, contextlib.AsyncExitStack() as stack:
-        running.gateway.budget.most = MESSAGE + (64 << 10)
+        running.gateway.door.budget.most = MESSAGE + (64 << 10)
         client = stack.enter_context(closing(Http2Client(running.port)))
         part = unfinished(MESSAGE)[:100_000]
         found: dict[int, int] = {}
@@ -316,7 +316,7 @@ async def test_a_slow_message_gives_way_to_a_more_urgent_one(monkeypatch: pytest
         assert all(b"calls together are too long" in block for block in client.ended.values()), client.ended
         assert running.gateway.door.answered == {503: 2}
         assert running.executor.status()["shed"] == 2
-        await until(lambda: running.gateway.budget.taken == 0)
+        await until(lambda: running.gateway.door.budget.taken == 0)
 
 
 def test_a_message_of_many_unknown_fields_is_refused_early() -> None:

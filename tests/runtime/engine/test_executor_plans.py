@@ -110,11 +110,6 @@ def bad_plans() -> list[tuple[Any, type[Exception], str]]:
             "not idempotent",
         ),
         (plan_of(two, late={"s": CatchUpPolicy(after_ms=1, threads=2)}), DefinitionError, "2 threads"),
-        (
-            plan_of(two, late={"s": CatchUpPolicy(after_ms=1, reissue=True)}, costs={"t": 1.0}),
-            InputError,
-            "at a cost",
-        ),
         (other, InputError, "other"),
         (stranger, DefinitionError, "'t'"),
     ]

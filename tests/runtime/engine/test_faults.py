@@ -519,3 +519,46 @@ def test_two_stages_share_the_services_budget() -> None:
         assert status["ledger"]["spent_share"] == pytest.approx(0.04, rel=0.05)
 
     simulate(main)
+
+
+@pytest.mark.parametrize("kind", ["death", "freeze"])
+@pytest.mark.parametrize("inflight", [100, 400])
+def test_one_death_loses_no_call_that_others_could_serve(kind: str, inflight: int) -> None:
+    async def main() -> tuple[list[Any], dict[str, Any]]:
+        service = service_of(Stage(name="s", replicas=3, idempotent=True, timeout_ms=4000))
+        dead = asyncio.Event()
+
+        async def serve(replica: Replica, call: Call) -> str:
+            del call
+            if replica.id != BAD:
+                return await asyncio.sleep(2.0 if dead.is_set() else 1.0, "ok")
+            await dead.wait()
+            if kind == "death":
+                raise LostError("the connection was closed")
+            return await asyncio.sleep(1000.0, "never")
+
+        executor = executor_of(service, Script(serve), limits=Limits(retry_burst=4, retry_share=0.0))
+        calls = [asyncio.create_task(executor.run("hi")) for _ in range(inflight)]
+        await asyncio.sleep(0.5)
+        dead.set()
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        return outcomes, executor.status()
+
+    outcomes, status = simulate(main)
+    lost = [str(error) for error in outcomes if isinstance(error, BaseException)]
+    assert not lost, lost[:3]
+    stage = status["stages"]["s"]
+    assert stage["retries"] == 0
+    assert stage["resends"] > inflight // 6
+
+
+def test_calls_of_a_stage_whose_every_replica_dies_go_on_no_further_than_once() -> None:
+    async def main() -> int:
+        service = service_of(Stage(name="s", replicas=3, idempotent=True))
+        script = Script(lambda *_: raising(LostError("the connection was closed")))
+        executor = executor_of(service, script, limits=Limits(retry_burst=4, retry_share=0.0))
+        for _ in range(20):
+            await asyncio.gather(*(executor.run("hi") for _ in range(10)), return_exceptions=True)
+        return len(script.sent)
+
+    assert simulate(main) <= 2 * 200

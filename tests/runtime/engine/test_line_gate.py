@@ -143,7 +143,7 @@ async def test_kinds_are_told_apart_over_http_and_grpc(setting: str) -> None:
     kinds = RequestKinds.parse(setting, where="--lines")
     gateway = Gateway(made, executor, GatewaySettings(remote=False, kinds=kinds, doors=2))
     await gateway.start()
-    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0, budget=gateway.budget)
+    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0)
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
@@ -166,7 +166,7 @@ async def test_a_request_that_waits_too_long_is_told_so_over_http_and_grpc() -> 
     executor = await executor_of(made, limit=1)
     gateway = Gateway(made, executor, GatewaySettings(remote=False, doors=2))
     await gateway.start()
-    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0, budget=gateway.budget)
+    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0)
     await server.start()
     blocker = asyncio.create_task(executor.run(Asked("", 1.0)))
     try:

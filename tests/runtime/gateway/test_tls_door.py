@@ -118,9 +118,7 @@ async def test_requests_over_grpc_are_over_tls_too(tmp_path: Path) -> None:
         for path in (caller.authorities or "", caller.key, caller.certificate)
     )
     async with gateways([tls]) as (gateway,):
-        server = GrpcGatewayServer(
-            gateway.door, host="127.0.0.1", port=0, budget=gateway.budget, tls=gateway.tls
-        )
+        server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0, tls=gateway.tls)
         await server.start()
         try:
             target = server.url.removeprefix("grpc://")

@@ -1,4 +1,4 @@
-"""Test service whose threads hold large blocks of memory between small ones that stay, and report what is left."""
+"""Test services of large blocks of memory: threads that hold them, and answers as long as a request asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import ctypes
 import threading
 from typing import Final
 
+import msgspec
+
 from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Partial
 
 BODY: Final = 3 << 20  # bytes
 THREADS: Final = 6  # fewer than the arenas that glibc makes on one processor
@@ -45,3 +48,37 @@ async def only(request: str) -> int:
     for thread in threads:
         thread.join()
     return int(mallinfo().arena - before)
+
+
+class Ask(msgspec.Struct, forbid_unknown_fields=True):
+    """Request.
+
+    Attributes:
+        inner: bytes of the answer of each of four shards, which the client does not get.
+        answer: bytes of the answer that the client gets.
+    """
+
+    inner: int = 0
+    answer: int = 0
+
+
+sized = Service("sized")
+
+
+@sized.stage(idempotent=True)
+async def first(ask: Ask) -> Ask:
+    """Pass the request on."""
+    return ask
+
+
+@sized.stage(after=[first], fanout=4, replicas=2, idempotent=True)
+async def inner(ask: Ask, *, shard: int) -> str:
+    """Bytes that stay inside."""
+    del shard
+    return "x" * ask.inner
+
+
+@sized.stage(after=[first, inner], idempotent=True)
+async def last(ask: Ask, parts: Partial[str]) -> str:
+    """Bytes for the client."""
+    return f"{len(parts.present)}" + "x" * ask.answer

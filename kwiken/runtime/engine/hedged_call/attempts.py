@@ -45,6 +45,7 @@ class Attempts(msgspec.Struct, eq=False):
         more: further attempts; None for none.
         errors: errors of the failed attempts; None for none.
         withheld: whether an attempt was withheld from the last healthy replica.
+        died: whether the last attempt was lost with its replica, which took calls until then.
     """
 
     site: CallSite
@@ -52,6 +53,7 @@ class Attempts(msgspec.Struct, eq=False):
     more: list[Attempt] | None = None
     errors: list[Exception] | None = None
     withheld: bool = False
+    died: bool = False
 
     def add(self, attempt: Attempt) -> None:
         """Add a further attempt."""
@@ -95,6 +97,11 @@ class Attempts(msgspec.Struct, eq=False):
         picker, target = stage.state.picker, attempt.target
         self._end(attempt, _FAILED, now)
         attempt.error = target.trouble = describe(error)
+        self.died = (
+            isinstance(error, LostError)
+            and not isinstance(error, AttemptTimeoutError)
+            and attempt.was_healthy
+        )
         lost = isinstance(error, LostError) or (isinstance(error, HandlerError) and error.of_process)
         if isinstance(error, UnfitError) or (isinstance(error, HandlerError) and not lost):
             how = LOST if isinstance(error, UnfitError) else FINAL
@@ -155,6 +162,22 @@ class Attempts(msgspec.Struct, eq=False):
         """Suspect every attempt that has no outcome yet."""
         for attempt in (self.first, *(self.more or ())):
             self.suspect(attempt, now)
+
+    def moves_free(self, target: ReplicaState) -> bool:
+        """Whether the call moves to another replica at no charge, because its own is dead or frozen.
+
+        That is one event, however many calls are in flight: each of them moves once. The throttle of retries
+        is for losses that go on. There are two cases:
+        1. The replica was lost with the call, and the other one takes calls.
+        2. The replica has answered nothing since the call was sent, while the other one has.
+        """
+        if not any(attempt.open for attempt in (self.first, *(self.more or ()))):
+            return self.died and not target.ejected  # 1.
+        return target.updated_at > self.first.started and all(  # 2.
+            attempt.was_healthy and attempt.target.updated_at < attempt.started
+            for attempt in (self.first, *(self.more or ()))
+            if attempt.open
+        )
 
     def withholds(self, target: ReplicaState, now: float) -> bool:
         """Whether to withhold the call from the last healthy replica because others failed with it."""

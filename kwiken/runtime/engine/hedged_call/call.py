@@ -202,6 +202,9 @@ class HedgedCall(msgspec.Struct, eq=False):
                 if self.unaccepted is not None:
                     return self.unaccepted.value
                 raise self._failure()
+            first, more = self.attempts.first, self.attempts.more or []
+            won = first if race.winner == 0 else next(each for each in more if each.number == race.winner)
+            self.budget.observe(won, [first, *more])
             # The other attempts have ended by now, so they do not compete with the rest of a winning stream.
             return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
         finally:
@@ -246,6 +249,7 @@ class HedgedCall(msgspec.Struct, eq=False):
             request.trace_id,
             context,
             attempt.threads,
+            held=request.held,
         )
         attempt.call = call
         limit_s = stage.timeouts.attempt
@@ -271,6 +275,8 @@ class HedgedCall(msgspec.Struct, eq=False):
             return self._failed(attempt, AttemptTimeoutError(f"{at}: no answer within the {limit_ms}"))
         except Exception as error:  # noqa: BLE001 - any error ends this attempt only
             return self._failed(attempt, error)
+        finally:
+            call.end()
         if stage.definition.accept is not None and not isinstance(reply.value, Stream):
             problem = self._problem(stage.definition.accept, attempt, reply)
             if problem is not None:
@@ -330,10 +336,11 @@ class HedgedCall(msgspec.Struct, eq=False):
         now = self.site.shared.now()
         state = self.site.stage.state
         # Ejected replicas are eligible, unlike for copies: without another replica the call may fail. A
-        # resend needs no budget, because the refused attempt did not run; a retry of lost work does.
+        # resend needs no budget, because the refused attempt did not run; a retry of lost work does, unless
+        # it was lost by the death of a replica.
         target = state.picker.pick_other(now, self.attempts.tried(), ejected=True)
         if target is None or (
-            step == RETRY and (self.attempts.withholds(target, now) or not self.budget.grants(step, now, 0))
+            step == RETRY and (self.attempts.withholds(target, now) or not self._pays_again(target, now))
         ):
             self.race.denied(step, now)
             return None
@@ -342,6 +349,13 @@ class HedgedCall(msgspec.Struct, eq=False):
             state.counts.resends += 1
             threads = self.budget.threads_to_resend(now)
         return self._open(step, target, now, threads)
+
+    def _pays_again(self, target: ReplicaState, now: float) -> bool:
+        """Whether a call that may have run is sent to another replica: free of charge, or by the throttle."""
+        if self.attempts.moves_free(target):
+            self.site.stage.state.counts.resends += 1
+            return True
+        return self.budget.grants(RETRY, now, 0)
 
     def _open(self, step: int, target: ReplicaState, now: float, threads: int) -> Attempt:
         number = self.race.launched(step)
@@ -408,7 +422,8 @@ class HedgedCall(msgspec.Struct, eq=False):
                 state.counts.no_replica += extra
             self.race.denied(step, now, for_good=False)
             return
-        if not budget.grants(step, now, self.race.denials):
+        paid = budget.grants(step, now, self.race.denials) if extra else self._pays_again(target, now)
+        if not paid:
             self.race.denied(step, now, for_good=False)
             return
         attempt = self._open(step, target, now, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 
 import msgspec
@@ -19,12 +20,16 @@ class CallBudget(msgspec.Struct, eq=False):
         levels: priority levels that the attempts gain, 0 or more.
         late: catch-up measures of a call that started late; None for a call that did not.
         drawn: random decision of whether the call may have copies; None before it is drawn.
+        copies: number of copies that were granted.
+        charged: what they were charged, in micro-units of a request's cost.
     """
 
     site: CallSite
     levels: int = 0
     late: LateCall | None = None
     drawn: bool | None = None
+    copies: int = 0
+    charged: int = 0
 
     def catch_up(self, now: float) -> tuple[float, int]:
         """Moment at which a late request's call gets its copy, and its threads if it starts late.
@@ -63,17 +68,20 @@ class CallBudget(msgspec.Struct, eq=False):
         state = stage.state
         if step == RETRY:
             return state.retries.charge()
-        spare = shared.admission.spare_capacity(now)
+        spare, work = shared.admission.spare_capacity(now), state.work
+        even = request.program.even_cost if step == COPY else 0
+        cost = shared.ledger.observed.copy_cost(work, stage.cost, even, request.program.observable)
         if step == LATE:
-            if not shared.ledger.charge_late(request.budget, stage.cost, now, spare=spare):
+            if not shared.ledger.charge_late(request.budget, cost, now, spare=spare):
                 return False
+            self.copies, self.charged = self.copies + 1, self.charged + cost
             state.counts.late_copies += 1
             self.levels = stage.catch_up.levels
             return True
         if not shared.ledger.charge(
             request.budget,
             state.account,
-            stage.cost,
+            cost,
             now,
             denied=denials,
             spare=spare,
@@ -82,6 +90,7 @@ class CallBudget(msgspec.Struct, eq=False):
         ):
             return False
         assert step == COPY
+        self.copies, self.charged = self.copies + 1, self.charged + cost
         state.counts.copies += 1
         return True
 
@@ -120,6 +129,36 @@ class CallBudget(msgspec.Struct, eq=False):
                 ledger.catch_up.earn_prompt if now - request.started < prompt else ledger.catch_up.earn_late
             )
             earn(stage.cost, now)
+
+    def observe(self, won: Attempt, attempts: Sequence[Attempt]) -> None:
+        """Learn the work of a call that was answered, and charge what its copies cost beyond their charge.
+
+        A loser that was cancelled or lost is taken to have worked since it was sent, and no longer than the
+        winner: its replica does not say.
+
+        Args:
+            won: attempt that answered first.
+            attempts: all attempts.
+        """
+        work_ms = won.busy_ms
+        stage, request, ledger = self.site.stage, self.site.request, self.site.shared.ledger
+        state, observed = stage.state, ledger.observed
+        if work_ms is None:
+            state.work.is_unknown = not state.work.answered.count
+            return
+        observed.answered(state.work.answered, work_ms)
+        if not self.copies:
+            return
+        extra_ms = sum(
+            min(work_ms, 1e3 * (each.ended - each.started)) if each.busy_ms is None else each.busy_ms
+            for each in attempts
+            if each is not won
+        )
+        observed.copied(state.work.copied, extra_ms, self.copies)
+        lacking = observed.cost(extra_ms, request.program.observable) - self.charged
+        if lacking > 0:
+            account = ledger.service if ledger.service.fraction else ledger.catch_up
+            account.spend(lacking, self.site.shared.now())
 
     def meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
         """Charge the extra work of threads, or learn the usual work from a call without extra threads."""

@@ -23,7 +23,7 @@ from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.delays.common_delay import CommonDelay
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.trace_sampling import RequestSampling, TraceSampler
-from kwiken.runtime.wire.transport.base import Call, Transport
+from kwiken.runtime.wire.transport.base import Call, Held, Transport
 
 # Odd, so that its multiples run through all 64-bit numbers, and near the golden ratio, so that they lie far
 # apart (a Weyl sequence).
@@ -82,6 +82,7 @@ class Request(msgspec.Struct, eq=False):
         lost: by stage, replicas that were lost or hung while serving this request and were not ejected
             before; None for none.
         arm: accounts of its arm while a plan is tried; None for none.
+        held: bytes that are held for it; None where nobody counts them.
     """
 
     program: Program
@@ -105,6 +106,7 @@ class Request(msgspec.Struct, eq=False):
     failed_weight: float = 0.0
     lost: dict[str, set[ReplicaState]] | None = None
     arm: ArmAccounts | None = None
+    held: Held | None = None
 
     def next_span_id(self) -> int:
         """Id of a further span, 64 bits: derived from that of the request's, which is random."""

@@ -213,7 +213,7 @@ class GrpcCaller:
             except MethodError as error:
                 raise HandlerError(self._stage.name, "UnfitMethod", str(error)) from error
         message = self._message(method, call)
-        call.sent_bytes = len(message)
+        call.send(len(message))
         told = metadata_of(call)
         channel = self._channel(replica)
         call.sent = self._now()
@@ -224,6 +224,7 @@ class GrpcCaller:
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=told)
         data = await self.outcome(answer_of(rpc), replica, call.deadline, call)
         call.status = Code.OK.name
+        call.hold(len(data))
         plain, _ = await self.plain(replica, method, data)
         return Reply(await self.fit(replica, plain, len(data)))
 

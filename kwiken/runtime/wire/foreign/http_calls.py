@@ -142,7 +142,7 @@ class HttpCaller:
             raise unfilled(stage, error) from error
         check_sent_size(stage.name, "path", len(target), MAX_TARGET)
         check_sent_size(stage.name, "body", len(body))
-        call.sent_bytes = len(body)
+        call.send(len(body))
         trace = f"{wire.TRACEPARENT}: {call.traceparent}\r\n" if call.traceparent else ""
         length = "" if self._bodiless else f"content-length: {len(body)}\r\n"
         own = self._own_headers(call, remaining_s)

@@ -198,7 +198,9 @@ class ForeignConnection(Connection):
                 return
         body = self._body
         if data:
+            before = len(body.data)
             body.feed(data)
+            self._hold(len(body.data) - before)
         if len(body.data) > self._max_body:
             raise self._too_long(len(body.data))
         if body.complete:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.wire.frames.link import FrameLink
 from kwiken.runtime.wire.frames.messages import (
     MAX_CALLS,
@@ -117,7 +118,11 @@ class FrameClientLink(FrameLink[ClientEnd]):
             if isinstance(frame, ByeFrame):
                 self.leaving = True
             elif isinstance(frame, AnswerBegins):
-                self._calls[frame.id][1].first_byte = now
+                waiter, call = self._calls[frame.id]
+                call.first_byte = now
+                if not _has_room(call, frame.size, waiter):
+                    self.end.cancel(frame.id)
+                    self.changed()
             else:
                 self._end_call(frame, now)
         self.used_at = self.heard_at
@@ -137,7 +142,7 @@ class FrameClientLink(FrameLink[ClientEnd]):
         if waiter is None or call is None:
             return
         if type(frame) is AnswerFrame and frame.last:
-            if not waiter.done():
+            if not waiter.done() and (call.first_byte or _has_room(call, len(frame.data), waiter)):
                 call.first_byte = call.first_byte or now
                 waiter.set_result(frame)
         elif waiter.done():
@@ -164,3 +169,15 @@ class FrameClientLink(FrameLink[ClientEnd]):
         for waiter, _ in calls.values():
             if not waiter.done():
                 waiter.set_exception(BrokenConnectionError(reason))
+
+
+def _has_room(call: Call, size: int, waiter: asyncio.Future[AnswerFrame]) -> bool:
+    """Charge an answer to its request; ends the wait and returns False if there is no room for it."""
+    if waiter.done():
+        return True
+    try:
+        call.hold(size)
+    except OverloadError as error:
+        waiter.set_exception(error)
+        return False
+    return True

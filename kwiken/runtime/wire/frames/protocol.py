@@ -80,9 +80,10 @@ class OversizeItem(msgspec.Struct):
 
 
 class AnswerBegins(msgspec.Struct):
-    """The first piece of a long answer has come."""
+    """The first piece of a long answer has come; `size` is the length of all of it, bytes."""
 
     id: int
+    size: int
 
 
 class Sending(msgspec.Struct):
@@ -557,7 +558,7 @@ class ClientEnd(FrameEnd):
         self._open[number] = True
         if not self._holds(number, frame.size):
             return OversizeItem(number, frame.size, too_long=True)
-        return self._whole(frame) if self._begin(frame) else AnswerBegins(number)
+        return self._whole(frame) if self._begin(frame) else AnswerBegins(number, frame.size)
 
     def _whole(self, frame: Opening) -> Opening:
         if frame.last:

@@ -19,7 +19,7 @@ from kwiken.base.errors import InputError
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.event_loop import settle
 from kwiken.runtime.base.grpc_ends import Operations
-from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.wire.http_server.byte_budget import ByteBudget, HeldBytes
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -202,13 +202,12 @@ class IncomingCall:
         budget: budget of the bytes that all messages together hold.
     """
 
-    __slots__ = ("_budget", "_charged", "_messages", "context")
+    __slots__ = ("_held", "_messages", "context")
 
     def __init__(self, context: Any, messages: IncomingMessages, budget: ByteBudget) -> None:
         self.context = context
         self._messages = messages
-        self._budget = budget
-        self._charged = 0
+        self._held = HeldBytes(budget)
 
     async def message(self, priority: int = 0) -> bytes:
         """Wait for the message of the call, and hold its bytes until `release`.
@@ -224,14 +223,10 @@ class IncomingCall:
         message = await self._messages.read(self.context.read, priority)
         if message is None:
             raise InputError("the call has no message", where="message")
-        charge = len(message) - UNCOUNTED_BYTES
-        if charge > 0:
-            if not self._budget.take(charge):
-                raise OverloadError(TOO_LONG, retry_after_s=RETRY_S)
-            self._charged = charge
+        if not self._held.add(len(message)):
+            raise OverloadError(TOO_LONG, retry_after_s=RETRY_S)
         return message
 
     def release(self) -> None:
         """Give back the bytes of the message."""
-        charged, self._charged = self._charged, 0
-        self._budget.give(charged)
+        self._held.release()

@@ -9,9 +9,10 @@ import grpc
 from grpc import aio
 
 from kwiken.base.errors import InputError
-from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall, IncomingMessages
-from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, server_options
+from kwiken.runtime.wire.grpc.incoming_messages import RETRY_S, IncomingCall, IncomingMessages
+from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, RETRY_PUSHBACK, server_options
 from kwiken.runtime.wire.grpc.standard_services import StandardServices
+from kwiken.runtime.wire.grpc.unread_answer import UnreadAnswer
 from kwiken.runtime.wire.http_server.acceptor import listen
 from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
 from kwiken.runtime.wire.tls.certificates import Certificates
@@ -29,7 +30,7 @@ class GrpcServer:
             passes or its connection is lost.
         port: port to listen on; 0 for any free port.
         max_body: longest payload of a message, bytes.
-        budget: budget of the bytes that all messages together hold.
+        budget: budget of the bytes that are held for all clients together.
         shared: whether other servers of this user may listen at the same port; the system then divides the
             connections among them.
         tls: certificates for connections over TLS; None for connections without.
@@ -117,9 +118,23 @@ class GrpcServer:
         assert self._messages is not None
         call = IncomingCall(context, self._messages, self._budget)
         try:
-            return await self._handler(call)
+            answer = await self._handler(call)
         finally:
             call.release()
+        if UnreadAnswer(self._budget).begin(len(answer), context.peer()):
+            return answer
+        del answer  # which the error would hold
+        if context.code() in {None, grpc.StatusCode.OK}:
+            context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
+            context.set_details("too many bytes of answers are held; try again later")
+            context.set_trailing_metadata(((RETRY_PUSHBACK, str(round(RETRY_S * 1e3))),))
+        # Not by a return, with which grpcio sends an empty message before the status: a client that takes no
+        # bytes would hold the call for good.
+        try:
+            await context.abort(context.code(), context.details())
+        finally:
+            del call, context  # the context holds this error, whose traceback holds this frame
+        raise AssertionError("an abort raises")
 
     def _bind(self, server: Any) -> int:
         """Bind a server to the address; returns its port.

@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -17,10 +17,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.http_server.acceptor import ConnectionLimit, max_connections, max_lingering
-from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.wire.http_server.byte_budget import ByteBudget, HeldBytes
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
+from kwiken.runtime.wire.http_server.json_response import NO_ROOM, JsonResponse
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from kwiken.runtime.wire.http_server.quick_door import QuickConnection, QuickDoor
+from kwiken.runtime.wire.http_server.send_progress import HIGH_WATER, SEND_S, SendProgress
 from kwiken.runtime.wire.tls.handshakes import is_tls
 
 LOG = logging.getLogger("kwiken.http")
@@ -39,13 +41,15 @@ class ClientTimeouts(NamedTuple):
 
     Attributes:
         head_s: longest time for the rest of a request's head.
-        idle_s: longest time until the next request, or for taking the answer to the last one.
+        idle_s: longest time until the next request.
+        send_s: longest time in which a client reads nothing of its answers.
         sweep_s: interval of the checks, by which each timeout may be exceeded.
     """
 
     head_s: float = 10.0
     body_s: float = 30.0
     idle_s: float = 75.0
+    send_s: float = SEND_S
     sweep_s: float = 5.0
 
 
@@ -66,23 +70,23 @@ class ClientConnection(web.RequestHandler):
 
     __slots__ = (
         "_body",
-        "_budget",
-        "_charged",
         "_check",
         "_dropped",
         "_ended",
         "_held",
         "_interim",
+        "_sending",
         "_since",
         "_waits",
         "lacks_room",
     )
 
-    def __init__(self, server: GatewayWebServer, *, budget: ByteBudget, **settings: Any) -> None:
+    def __init__(
+        self, server: GatewayWebServer, *, budget: ByteBudget, send_s: float, **settings: Any
+    ) -> None:
         super().__init__(server, **settings)
-        self._budget = budget
-        self._charged = 0
-        self._held = 0
+        self._held = HeldBytes(budget)
+        self._sending = SendProgress(send_s)
         self._ended = False
         self._interim = False
         self._check: DisconnectCheck | None = None
@@ -91,10 +95,15 @@ class ClientConnection(web.RequestHandler):
         self.lacks_room = False
         self._wait_for(Awaited.IDLE)
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        super().connection_made(transport)
+        cast("asyncio.WriteTransport", transport).set_write_buffer_limits(HIGH_WATER)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
         self._settle_check()
-        self._hold(0)
+        self._held.release()
         self._dropped = None
         super().connection_lost(exc)
 
@@ -144,13 +153,22 @@ class ClientConnection(web.RequestHandler):
         # A body references its connection: a body that was read to its end, or is lost, is released.
         self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
-        if self._messages and self.transport is not None:  # requests that were sent ahead
-            self._hold(sum(payload.total_bytes for _, payload in self._messages))
-        elif self._charged:
-            self._hold(0)
-        else:
-            self._held = 0
+        ahead = self._messages if self.transport is not None else ()  # requests that were sent ahead
+        self._held.hold(sum(payload.total_bytes for _, payload in ahead))
         self._wait_for(Awaited.IDLE)
+
+    async def finish_response(self, request: Any, resp: Any, start_time: float | None) -> Any:
+        """Send a response; its bytes are held until the client has read nearly all of them."""
+        body = getattr(resp, "body", None)
+        size = len(body) if isinstance(body, bytes | bytearray) else 0
+        del body
+        if not self._held.add(size):
+            size = 0
+            resp = JsonResponse(503, NO_ROOM, {"Retry-After": f"{RETRY_S:g}"})
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            self._held.add(-size)
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self.transport is not None:
@@ -167,26 +185,12 @@ class ClientConnection(web.RequestHandler):
             if not self._dropped.is_eof():
                 return True
             self._dropped = None
-        if not self._charged and self._held + count <= UNCOUNTED_BYTES:  # most requests are small
-            self._held += count
-            return True
-        if self._hold(self._held + count):
+        if self._held.add(count):
             return True
         reading = self._waits is Awaited.BODY and not self._body.is_eof()
         if not reading and (self.lacks_room or self._waits is Awaited.BODY):
             return False  # there is no request to answer with an error
         self.lacks_room = True
-        return True
-
-    def _hold(self, count: int) -> bool:
-        """Set the number of bytes held; returns whether the budget has room for them."""
-        self._held = count
-        charge = max(0, count - UNCOUNTED_BYTES)
-        if charge > self._charged and not self._budget.take(charge - self._charged):
-            return False
-        if charge < self._charged:
-            self._budget.give(self._charged - charge)
-        self._charged = charge
         return True
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
@@ -204,11 +208,12 @@ class ClientConnection(web.RequestHandler):
 
     def expire(self, now: float, timeouts: ClientTimeouts) -> None:
         """Close the connection if the client exceeded a timeout; a handler that runs for it is cancelled."""
+        stalled = self._sending.is_stalled(self.transport, now)
         if self._waits is Awaited.BODY:
             most = timeouts.body_s if not self._body.is_eof() else None
         else:
             most = timeouts.head_s if self._waits is Awaited.HEAD else timeouts.idle_s
-        if most is not None and now - self._since > most and self.transport is not None:
+        if (stalled or (most is not None and now - self._since > most)) and self.transport is not None:
             self.transport.abort()
 
 
@@ -246,7 +251,7 @@ class GatewayWebServer(web.Server):
     Args:
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         max_body: longest request body, bytes.
-        budget: budget of the bytes that all requests together hold.
+        budget: budget of the bytes that are held for all clients together.
         keep_alive_s: seconds for which an idle connection stays open.
         quick_path: path whose plain requests do without aiohttp; see `QuickDoor`.
     """
@@ -271,6 +276,7 @@ class GatewayWebServer(web.Server):
             "access_log": None,
             "auto_decompress": False,  # a small body could unpack to a huge one
             "keepalive_timeout": keep_alive_s,
+            "send_s": timeouts.send_s,
             "logger": LOG,
         }
         self._timeouts = timeouts
@@ -287,7 +293,7 @@ class GatewayWebServer(web.Server):
     def _room(self) -> QuickConnection | None:
         if len(self._connections) + len(self._quick.connections) >= self._most:
             return None
-        return QuickConnection(self._quick, self._loop)
+        return QuickConnection(self._quick, self._loop, self._timeouts.send_s)
 
     def _new_connection(self) -> ClientConnection:
         return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)

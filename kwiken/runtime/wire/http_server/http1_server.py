@@ -23,12 +23,13 @@ from kwiken.runtime.wire.http_server.acceptor import (
 )
 from kwiken.runtime.wire.http_server.byte_budget import (
     REPLICA_SHARE,
-    UNCOUNTED_BYTES,
     ByteBudget,
+    HeldBytes,
     share_of_memory,
 )
 from kwiken.runtime.wire.http_server.half_close import CONTINUE, DisconnectCheck
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
+from kwiken.runtime.wire.http_server.send_progress import HIGH_WATER, SendProgress
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.handshakes import is_tls
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
@@ -40,6 +41,7 @@ KEEP_ALIVE_S: Final = 75.0
 # Longest time from the first byte of a request to its last.
 REQUEST_TIMEOUT_S: Final = 30.0
 SWEEP_S: Final = 10.0  # interval of the checks for timeouts
+MAX_JOINED: Final = 64 << 10  # bytes of a body that is written in one piece with its head
 MAX_READ_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request runs
 
 # RFC 9112, section 3.2; empty if the target has no authority.
@@ -138,8 +140,8 @@ class CallServer:
         handler: answers requests; cancelled when the client disconnects.
         port: port to bind to; 0 for any free port.
         max_body: longest request body, bytes; a longer one is answered with 413.
-        max_bodies: bytes that all requests together may hold, without the first 16 KiB of each; None for a
-            share of the memory.
+        max_bodies: bytes that may be held for all clients together, without the first 16 KiB of each; None
+            for a share of the memory.
         most: largest number of connections, 1 or more; None to derive it from the limit of open files.
         full: response if the limit of connections or of bytes is reached.
         tls: certificates for connections over TLS; None for connections without.
@@ -187,7 +189,7 @@ class CallServer:
             InputError: the address cannot be bound to.
         """
         loop = asyncio.get_running_loop()
-        full = encoded(self.full, close=True, bodiless=False)
+        full = b"".join(encoded(self.full, close=True, bodiless=False))
         most = self._most or max_connections()
 
         def room() -> ServerConnection | None:
@@ -242,10 +244,13 @@ class ServerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._running = 0  # bytes of the request that is being answered
-        self._charged = 0
+        self._unsent = 0  # bytes of the last response, until nearly all of it is sent
+        self._held = HeldBytes(server.budget)
+        self._sending = SendProgress()
         self._since = loop.time()
         self._continued = False
         self._paused = False
+        self._reads = True
         self._ended = False
         self._interim = False
         self._served = False  # whether it has sent a request of HTTP
@@ -255,6 +260,7 @@ class ServerConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(HIGH_WATER)
         self._server.connections.add(self)
 
     @property
@@ -285,7 +291,7 @@ class ServerConnection(asyncio.Protocol):
                 self._refuse(self._server.full)
             else:
                 self.cut()
-        elif self.task is None:
+        elif self.task is None and self._reads:
             self._advance()
         elif len(self._buffer) > MAX_READ_AHEAD and self._transport is not None:
             self._transport.pause_reading()
@@ -314,7 +320,8 @@ class ServerConnection(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """Close the connection if it exceeded a timeout."""
         most = REQUEST_TIMEOUT_S if self._buffer else KEEP_ALIVE_S
-        if self.task is None and now - self._since > most:
+        stalled = self._sending.is_stalled(self._transport, now)
+        if stalled or (self.task is None and now - self._since > most):
             self.cut()
 
     def cut(self) -> None:
@@ -324,22 +331,26 @@ class ServerConnection(asyncio.Protocol):
 
     def _has_room(self) -> bool:
         """Update the number of bytes held; returns whether the budget has room for them."""
-        charge = max(0, len(self._buffer) + self._running - UNCOUNTED_BYTES)
-        budget = self._server.budget
-        if charge > self._charged and not budget.take(charge - self._charged):
-            return False
-        if charge < self._charged:
-            budget.give(self._charged - charge)
-        self._charged = charge
-        return True
+        return self._held.hold(len(self._buffer) + self._running + self._unsent)
+
+    def pause_writing(self) -> None:
+        """Called by the loop; the next request waits until the client has read the last answer."""
+        self._reads = False
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._reads = True
+        self._unsent = 0
+        self._has_room()
+        if self.task is None:
+            self._go_on()
 
     def _leave(self) -> None:
         """Detach from the connection and give back its bytes."""
         self._transport = None
         self._settle_check()
         self._buffer.clear()
-        self._running = 0
-        self._has_room()
+        self._held.release()
         self._server.connections.discard(self)
 
     def _begin_check(self) -> None:
@@ -423,10 +434,27 @@ class ServerConnection(asyncio.Protocol):
             response, keep = Response(500), False
         self.task = None
         self._settle_check()
-        self._write(response, close=not keep or self._server.closing, bodiless=request.method == "HEAD")
+        if self._transport is None:
+            return
+        self._running, self._unsent = 0, len(response.body)
+        if not self._has_room():
+            self._unsent, keep = 0, False
+            response = Response(503, b"too many bytes of answers are held", TEXT)
+        close = not keep or self._server.closing
+        head, body = encoded(response, close=close, bodiless=request.method == "HEAD")
+        self._transport.write(head)
+        if body:
+            self._transport.write(body)
+        if close:
+            self._transport.close()
         self._since = self._loop.time()
-        self._running = 0
-        self._has_room()
+        if self._reads:
+            self._unsent = 0
+            self._has_room()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with the next request, if the connection stays open."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._paused:
@@ -435,23 +463,16 @@ class ServerConnection(asyncio.Protocol):
         if self._buffer or self._ended:
             self._advance()
 
-    def _write(self, response: Response, *, close: bool, bodiless: bool) -> None:
-        if self._transport is None:
-            return
-        self._transport.write(encoded(response, close=close, bodiless=bodiless))
-        if close:
-            self._transport.close()
-
     def _refuse(self, response: Response) -> None:
         """Send an error response and close with a linger: more of the request may be on its way."""
         transport = self._transport
         if transport is not None and not transport.is_closing():
             self._leave()
-            self._server.last_answers.send(transport, encoded(response, close=True, bodiless=False))
+            self._server.last_answers.send(transport, b"".join(encoded(response, close=True, bodiless=False)))
 
 
-def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
-    """Encode a response.
+def encoded(response: Response, *, close: bool, bodiless: bool) -> tuple[bytes, bytes]:
+    """Encode a response: its head with a short body, and a long body apart, so that it is not copied.
 
     Args:
         close: whether the connection is closed after it.
@@ -462,4 +483,6 @@ def encoded(response: Response, *, close: bool, bodiless: bool) -> bytes:
         f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Length: {len(body)}\r\n{headers}"
         + ("Connection: close\r\n\r\n" if close else "\r\n")
     ).encode("latin-1")
-    return head if bodiless else head + body
+    if bodiless:
+        return head, b""
+    return (head + body, b"") if len(body) <= MAX_JOINED else (head, body)

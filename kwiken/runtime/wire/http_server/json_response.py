@@ -16,6 +16,8 @@ from aiohttp.http import SERVER_SOFTWARE, HttpVersion
 
 from kwiken.runtime.wire.transport import wire
 
+NO_ROOM: Final = b'{"error":"too many bytes of answers are held; try again later"}'
+MAX_JOINED: Final = 64 << 10  # bytes
 _REASONS: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -53,7 +55,7 @@ class JsonResponse:
         self.body = body
         self.headers = headers if headers is not None else {}
         self.keep_alive = False
-        self._piece = b""
+        self._piece: tuple[bytes, ...] = ()
         self._writer: AbstractStreamWriter | None = None
 
     async def prepare(self, request: web.BaseRequest) -> None:
@@ -66,8 +68,8 @@ class JsonResponse:
         self._piece = self.encoded(request)
         self._writer = request.writer
 
-    def encoded(self, request: AnyRequest) -> bytes:
-        """Head and body for a request.
+    def encoded(self, request: AnyRequest) -> tuple[bytes, ...]:
+        """Head and body for a request as they are written: at once, unless a copy of the body would be large.
 
         Raises:
             ValueError: a header holds a line break.
@@ -86,7 +88,10 @@ class JsonResponse:
             f"Content-Type: {wire.JSON}\r\nContent-Length: {len(self.body)}\r\n{lines}"
             f"Date: {rfc822_formatted_time()}\r\nServer: {SERVER_SOFTWARE}\r\n\r\n"
         ).encode()
-        return head if request.method == "HEAD" else head + self.body
+        body, self.body = self.body, b""  # else an idle connection would keep its last answer
+        if request.method == "HEAD":
+            return (head,)
+        return (head + body,) if len(body) <= MAX_JOINED else (head, body)
 
     async def write_eof(self) -> None:
         """Send all of it.
@@ -95,7 +100,10 @@ class JsonResponse:
             ConnectionError: the client is gone.
         """
         assert self._writer is not None
-        await self._writer.write_eof(self._piece)
+        pieces, self._piece = self._piece, ()
+        for piece in pieces[:-1]:
+            await self._writer.write(piece)
+        await self._writer.write_eof(pieces[-1])
 
 
 GatewayResponse = web.StreamResponse | JsonResponse

@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple, cast
 from aiohttp.http import HttpVersion11
 
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget
+from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES, ByteBudget, HeldBytes
 from kwiken.runtime.wire.http_server.half_close import DisconnectCheck
-from kwiken.runtime.wire.http_server.json_response import JsonResponse
+from kwiken.runtime.wire.http_server.json_response import NO_ROOM, JsonResponse
+from kwiken.runtime.wire.http_server.send_progress import HIGH_WATER, SendProgress
 from kwiken.runtime.wire.tls.handshakes import is_tls
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 from kwiken.runtime.wire.transport.wire import JSON
@@ -126,9 +127,9 @@ class QuickDoor:
         return QuickRequest(self.target, QuickHeaders(headers), data[start:])
 
     def expire(self, now: float, idle_s: float) -> None:
-        """Close the connections of clients that have been idle for too long; `now` by the loop's clock."""
-        for connection in [one for one in self.connections if one.task is None and now - one.since > idle_s]:
-            connection.cut()
+        """Close connections of clients that are idle or read nothing too long; `now` by the loop's clock."""
+        for connection in list(self.connections):
+            connection.expire(now, idle_s)
 
     async def shutdown(self) -> None:
         """Close every connection, and cancel the handlers."""
@@ -148,14 +149,19 @@ class QuickConnection(asyncio.Protocol):
         since: moment at which the wait for the next request began, seconds of the loop's clock.
     """
 
-    __slots__ = ("_ahead", "_charged", "_check", "_door", "_ended", "_loop", "_transport", "since", "task")
+    __slots__ = (
+        *("_ahead", "_check", "_door", "_ended", "_held", "_loop", "_reads", "_sending", "_transport"),
+        *("since", "task"),
+    )
 
-    def __init__(self, door: QuickDoor, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, door: QuickDoor, loop: asyncio.AbstractEventLoop, send_s: float) -> None:
         self._door = door
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._ahead = b""
-        self._charged = 0
+        self._held = HeldBytes(door.budget)  # what was sent ahead, or the answer that the client has to read
+        self._reads = True
+        self._sending = SendProgress(send_s)
         self._check: DisconnectCheck | None = None
         self._ended = False
         self.task: asyncio.Task[None] | None = None
@@ -164,6 +170,7 @@ class QuickConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(HIGH_WATER)
         self._door.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -175,7 +182,7 @@ class QuickConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
-        if self.task is not None:
+        if self.task is not None or not self._reads:
             self._hold(data)
             return
         request = self._door.plain_request(data)
@@ -192,6 +199,22 @@ class QuickConnection(asyncio.Protocol):
         self._check = DisconnectCheck(self._transport, self._loop)
         return True
 
+    def expire(self, now: float, idle_s: float) -> None:
+        """Close the connection if its client was idle or read nothing for too long."""
+        stalled = self._sending.is_stalled(self._transport, now)
+        if stalled or (self.task is None and now - self.since > idle_s):
+            self.cut()
+
+    def pause_writing(self) -> None:
+        """Called by the loop; the next request waits until the client has read the last answer."""
+        self._reads = False
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        self._reads = True
+        if self.task is None:
+            self._go_on()
+
     def cut(self) -> None:
         """Close the connection immediately."""
         if self._transport is not None:
@@ -199,11 +222,9 @@ class QuickConnection(asyncio.Protocol):
 
     def _hold(self, data: bytes) -> None:
         """Keep what a client sends ahead, as far as the budget has room, and read no further."""
-        charge = max(0, len(self._ahead) + len(data) - UNCOUNTED_BYTES)
-        if self._transport is None or not self._door.budget.take(charge - self._charged):
+        if self._transport is None or not self._held.add(len(data)):
             self.cut()
             return
-        self._charged = charge
         self._ahead += data
         self._transport.pause_reading()
 
@@ -212,8 +233,7 @@ class QuickConnection(asyncio.Protocol):
         self._transport = None
         if self._check is not None:
             self._check.stop()
-        self._door.budget.give(self._charged)
-        self._charged = 0
+        self._held.release()
         self._door.connections.discard(self)
 
     def _leave(self, data: bytes) -> None:
@@ -245,15 +265,24 @@ class QuickConnection(asyncio.Protocol):
             return
         if self._check is not None:
             self._check.stop()
-        transport.write(response.encoded(request))
-        ahead, self._ahead = self._ahead, b""
+        if not self._held.add(len(response.body)):
+            response = JsonResponse(503, NO_ROOM, {"Retry-After": "1"})
+        for piece in response.encoded(request):
+            transport.write(piece)
         if response.headers and response.headers.get("Connection") == "close":
             transport.close()
-        elif ahead:
+        elif self._reads:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Go on with what the client has sent ahead, when it has read nearly all of the last answer."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._held.release()
+        ahead, self._ahead = self._ahead, b""
+        if ahead:
             transport.resume_reading()
             self.data_received(ahead)
-            # The budget counts what is held ahead until aiohttp, or the next request, has it.
-            self._door.budget.give(self._charged)
-            self._charged = 0
         elif self._ended:
             transport.close()

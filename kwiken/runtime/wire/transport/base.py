@@ -7,6 +7,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from kwiken.runtime.base.errors import OverloadError
+
+RETRY_S: Final = 1.0
 MAX_PRIORITY: Final = 9
 
 
@@ -22,6 +25,13 @@ class Replica(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     node: str
     address: str
+
+
+class Held(Protocol):
+    """Bytes that are held for one request, charged to a budget."""
+
+    def add(self, count: int) -> bool:
+        """Hold more bytes, or fewer if negative; returns whether the budget has room for them."""
 
 
 class Call(msgspec.Struct):
@@ -46,6 +56,7 @@ class Call(msgspec.Struct):
             the transport.
         note_work: called later, if the call was cancelled and its replica says so, with the processor time
             that it had taken there, milliseconds; None to note nothing.
+        held: bytes that are held for the call's request; None where nobody counts them.
     """
 
     stage: str
@@ -62,6 +73,33 @@ class Call(msgspec.Struct):
     first_byte: float = 0.0
     status: int | str | None = None
     note_work: Callable[[float], object] | None = None
+    held: Held | None = None
+
+    def send(self, count: int) -> None:
+        """Charge the bytes of the call's body before it is sent; they are held until the attempt ends.
+
+        Raises:
+            OverloadError: the budget has no room for them.
+        """
+        self.hold(count)
+        self.sent_bytes = count
+
+    def end(self) -> None:
+        """Release the body when the attempt has ended."""
+        if self.held is not None:
+            self.held.add(-self.sent_bytes)
+
+    def hold(self, count: int) -> None:
+        """Charge bytes of the answer, as soon as their number is known; they are held until the request ends.
+
+        Raises:
+            OverloadError: the budget has no room for them.
+        """
+        if self.held is not None and not self.held.add(count):
+            raise OverloadError(
+                f"stage {self.stage!r}: too many bytes of answers are held; try again later",
+                retry_after_s=RETRY_S,
+            )
 
 
 class Stream:

@@ -83,7 +83,7 @@ class CallBodies:
             self._last_args = call.args
         body = self._last_body
         check_sent_size(call.stage, "input", len(body))
-        call.sent_bytes = len(body)
+        call.send(len(body))
         return body
 
     def reply(self, stage: str, replica: Replica, load: ReplicaLoad, data: bytes) -> Reply:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
+from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.outside import OutsideTls
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
@@ -52,10 +53,13 @@ class UnreadReplyError(Exception):
 
 
 class Moments(Protocol):
-    """Moments of an exchange, seconds; 0 until they come."""
+    """Moments of an exchange, seconds, 0 until they come; and the budget that its answer is charged to."""
 
     sent: float
     first_byte: float
+
+    def hold(self, count: int) -> None:
+        """Charge bytes of the answer; raises OverloadError if there is no room for them."""
 
 
 class HttpReply(NamedTuple):
@@ -170,7 +174,7 @@ class Connection(asyncio.Protocol):
         except BadHeadError as error:
             self._fail(BrokenReplyError(str(error)))
             self.cut()
-        except (BrokenReplyError, UnreadReplyError) as error:
+        except (BrokenReplyError, UnreadReplyError, OverloadError) as error:
             self._fail(error)
             self.cut()
 
@@ -186,6 +190,7 @@ class Connection(asyncio.Protocol):
                 raise BrokenReplyError(f"not an answer but an interim response: {status}")
             self._head = status, headers
             self._length = _length_of(status, headers, self._max_body)
+            self._hold(self._length)
             data = data[start:]
         if len(data) < self._length:
             self._keep(data)
@@ -224,6 +229,11 @@ class Connection(asyncio.Protocol):
     def _keep(self, data: bytes | bytearray) -> None:
         if data is not self._buffer:
             self._buffer = bytearray(data)
+
+    def _hold(self, count: int) -> None:
+        """Charge bytes of the answer to its request."""
+        if self._moments is not None:
+            self._moments.hold(count)
 
     def _fail(self, error: Exception) -> None:
         if self._waiter is not None and not self._waiter.done():

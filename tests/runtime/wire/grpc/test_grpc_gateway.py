@@ -67,7 +67,7 @@ async def opened(target: Service = service, **settings: Any) -> AsyncIterator[Do
     )
     gateway = Gateway(target, executor)
     await gateway.start()
-    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0, budget=gateway.budget)
+    server = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0)
     await server.start()
     try:
         async with aio.insecure_channel(server.url.removeprefix("grpc://")) as channel:

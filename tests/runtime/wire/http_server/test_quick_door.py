@@ -285,9 +285,9 @@ async def test_what_is_sent_ahead_is_bounded_by_the_budget() -> None:
         await until(lambda: gateway.door._inflight)
         writer.write(b"x" * (20 << 20))
         await asyncio.sleep(0.2)
-        assert 0 <= gateway.budget.taken <= 1 << 20
+        assert 0 <= gateway.door.budget.taken <= 1 << 20
         writer.transport.abort()
-    assert gateway.budget.taken == 0
+    assert gateway.door.budget.taken == 0
 
 
 async def test_stopping_closes_connections_that_wait_and_that_are_idle() -> None:

@@ -1,0 +1,162 @@
+"""The budget of extra work holds by what replicas measure, whatever a plan says that calls cost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from kwiken.base.errors import InputError
+from kwiken.model.plan.ledger_terms import LedgerTerms
+from kwiken.model.plan.plan import Budgets, Costs, Plan, StagePlan
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.runtime.decisions.admission import Limits
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from tests.support.runtime.virtual import VirtualClock, simulate
+
+BUDGET = 0.05
+REQUESTS = 3000
+BURST = 50.0  # requests whose budget may be spent before it is earned
+STAGES = ("light", "heavy")
+
+
+class Workers:
+    """Replicas that work as long as they are told to, and count all their work, cancelled or not.
+
+    Args:
+        work_ms: work of a call by its stage and by the request's number, milliseconds.
+        stalls: share of first attempts that stall before they work.
+        says: whether replicas report the work of the calls that they answer.
+    """
+
+    def __init__(self, work_ms: dict[str, list[float]], stalls: float, *, says: bool = True) -> None:
+        self._work_ms = work_ms
+        self._stalls = stalls
+        self._says = says
+        self._rng = random.Random(7)
+        self.done_ms = 0.0
+        self.calls = 0
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        del replica
+        (number,) = call.args
+        work_ms = self._work_ms[call.stage][number % len(self._work_ms[call.stage])]
+        self.calls += 1
+        if not call.attempt and self._rng.random() < self._stalls:
+            await asyncio.sleep(0.2)
+        began = asyncio.get_running_loop().time()
+        try:
+            await asyncio.sleep(work_ms / 1e3)
+        finally:
+            self.done_ms += 1e3 * (asyncio.get_running_loop().time() - began)
+        return Reply(number, busy_ms=work_ms if self._says else None)
+
+    def ask(self, replica: Replica, heard: object) -> None:
+        """No replica hangs."""
+
+
+def plan_of(shares: dict[str, float], *, copies: int = 1, after_ms: float = 0.0) -> Plan:
+    """Plan that copies every call at once, with shares of cost of its own and no floor."""
+    policy = Reissue(after_ms=after_ms, copies=copies, fraction=1.0)
+    return Plan(
+        version=1,
+        service="s",
+        created="2026-01-01T00:00:00Z",
+        profile="sha256:0",
+        budgets=Budgets(reissue=BUDGET),
+        cost=Costs(model="busy", stages=shares),
+        stages={name: StagePlan(reissue=policy) for name in STAGES},
+        ledger=LedgerTerms(floor_per_s=0.0, peak_factor=100.0),
+    )
+
+
+def service() -> Service:
+    found = Service("s")
+    for place, name in enumerate(STAGES):
+        found.add(Stage(name=name, after=STAGES[:place], replicas=3, idempotent=True))
+    return found
+
+
+async def extra_share(workers: Workers, plan: Plan) -> tuple[float, dict[str, Any]]:
+    """Work beyond that without copies, as a share of it, by the workers' own count; and the ledger's status."""
+    found = service()
+    executor = Executor(
+        found,
+        workers,
+        replicas={name: [Replica(f"{name}{n}", f"n{n}", f"{name}{n}") for n in range(3)] for name in STAGES},
+        clock=VirtualClock(),
+        rng=random.Random(3),
+        control_share=0.0,
+        limits=Limits(requests=100_000, calm_below=1.0),
+    )
+    executor.apply(plan)
+    for start in range(0, REQUESTS, 20):
+        await asyncio.gather(*(executor.run(number) for number in range(start, start + 20)))
+    lone = sum(
+        workers._work_ms[name][number % len(workers._work_ms[name])]
+        for name in STAGES
+        for number in range(REQUESTS)
+    )
+    ledger: dict[str, Any] = executor.status()["ledger"]
+    return workers.done_ms / lone - 1.0, ledger
+
+
+EVEN = {"light": [2.0], "heavy": [8.0]}
+# One request in forty is fifty times as much work, and a copy goes to each call.
+MIXED = {"light": [2.0], "heavy": [4.0] * 39 + [200.0]}
+
+
+@pytest.mark.parametrize("work_ms", [EVEN, MIXED], ids=["even", "mixed"])
+@pytest.mark.parametrize(
+    "shares",
+    [{"light": 0.2, "heavy": 0.8}, {"light": 1 - 1e-6, "heavy": 1e-6}, {"light": 1e-9, "heavy": 1 - 1e-9}],
+    ids=["true", "heavy-forged", "light-forged"],
+)
+@pytest.mark.parametrize("after_ms", [0.0, 3.0])
+def test_extra_work_is_within_the_budget_for_any_shares(
+    work_ms: dict[str, list[float]], shares: dict[str, float], after_ms: float
+) -> None:
+    workers = Workers(work_ms, 0.05)
+    plan = plan_of(shares, copies=16, after_ms=after_ms)
+    extra, ledger = simulate(lambda: extra_share(workers, plan))
+    assert workers.calls > 2 * REQUESTS, "some copies are sent"
+    assert extra <= BUDGET * (1 + BURST / REQUESTS) + 0.005
+    assert ledger["observed_share"] <= ledger["spent_share"] * 1.02 + 0.002
+
+
+def test_copies_of_stages_whose_work_nobody_reports_are_charged_by_the_plan() -> None:
+    workers = Workers(EVEN, 0.05, says=False)
+    _, ledger = simulate(lambda: extra_share(workers, plan_of({"light": 0.5, "heavy": 0.5})))
+    assert 0 < ledger["spent_share"] <= BUDGET * (1 + BURST / REQUESTS)
+    assert ledger["observed_share"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("shares", "message"),
+    [
+        ({"light": 0.0, "heavy": 1.0}, "'light' is reissued or caught up but has no cost above 0"),
+        ({"heavy": 1.0}, "'light' is reissued or caught up but has no cost above 0"),
+    ],
+)
+def test_a_plan_with_a_copy_that_costs_nothing_is_refused(shares: dict[str, float], message: str) -> None:
+    text = msgspec.json.encode(msgspec.to_builtins(plan_of({"light": 0.5, "heavy": 0.5})))
+    document = msgspec.json.decode(text)
+    document["cost"]["stages"] = shares
+    with pytest.raises(InputError, match=message):
+        Plan.from_json(msgspec.json.encode(document))
+
+
+def test_a_floor_that_would_be_a_second_budget_is_refused() -> None:
+    plan = plan_of({"light": 0.5, "heavy": 0.5})
+    with pytest.raises(InputError, match="floor_per_s: must be from 0 to 10, not 1000"):
+        msgspec.structs.replace(plan, ledger=LedgerTerms(floor_per_s=1000.0)).check(service())
+
+
+def test_a_plan_whose_shares_do_not_add_up_is_refused_by_its_service() -> None:
+    with pytest.raises(InputError, match=r"must sum to 1, not 0\.5"):
+        plan_of({"light": 0.25, "heavy": 0.25}).check(service())
