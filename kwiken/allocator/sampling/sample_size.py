@@ -100,24 +100,6 @@ def failure_from(population: int, good: int, draws: int) -> float:
     return 0.0 if draws > bad else math.comb(bad, draws) / math.comb(population, draws)
 
 
-def draws_from(population: int, good: int, failure: float) -> int:
-    """Least number of draws without replacement that hold a good candidate but for a probability.
-
-    Args:
-        population: number of all candidates, good or not, 1 or more.
-        good: number of good ones among them, 1 or more.
-        failure: probability that none is drawn, above 0 and below 1.
-    """
-    low, high = 1, population - good + 1
-    while low < high:
-        middle = (low + high) // 2
-        if failure_from(population, good, middle) <= failure:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
 def draws_when_busy(guarantee: Guarantee, units: int, good_and_free: int) -> int:
     """Draws among all units, busy ones too, when few of the good ones are free (specification of the source).
 
@@ -126,21 +108,6 @@ def draws_when_busy(guarantee: Guarantee, units: int, good_and_free: int) -> int
         good_and_free: number of units of the wanted share that are free, 1 or more.
     """
     return draws_for(1.0 - good_and_free / units, guarantee.failure)
-
-
-def batch_failure(quality: float, draws: int, kept: int) -> float:
-    """Probability that the worst of the best units of a batch has a rank of at most a quality.
-
-    Args:
-        quality: rank, from 0 to 1.
-        draws: draws for each unit, so that `draws * kept` are drawn.
-        kept: number of units that are kept.
-    """
-    total = draws * kept
-    return math.fsum(
-        math.comb(total, better) * (1.0 - quality) ** better * quality ** (total - better)
-        for better in range(kept)
-    )
 
 
 def kubernetes_share(guarantee: Guarantee, nodes: int) -> tuple[int, int]:

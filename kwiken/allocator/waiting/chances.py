@@ -42,18 +42,6 @@ def chance_of_releases(chances: Sequence[float], needed: int) -> float:
     return max(0.0, 1.0 - math.fsum(fewer))
 
 
-def free_chance(busy: BusyTime, ages_s: Sequence[float], within_s: float, ahead: int = 0) -> float:
-    """Probability that a slot is free for a job, by the ages of those that are busy.
-
-    Args:
-        busy: distribution of busy times.
-        ages_s: time since the start of the job of each busy slot, in seconds.
-        within_s: time from now on, in seconds.
-        ahead: number of jobs that are served before.
-    """
-    return chance_of_releases([busy.within(age, within_s) for age in ages_s], ahead + 1)
-
-
 def stationary_chance(busy: BusyTime, slots: int, within_s: float, ahead: int = 0) -> float:
     """Probability that a slot is free for a job, where the ages of the busy slots are not known.
 

@@ -7,9 +7,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.allocator.sampling.sample_size import (
     Guarantee,
-    batch_failure,
     draws_for,
-    draws_from,
     draws_when_busy,
     failure_from,
     failure_of,
@@ -44,13 +42,7 @@ def test_a_busy_cluster_needs_more_draws() -> None:
     ("population", "good", "draws"), [(100, 20, 27), (100, 8, 56), (800, 160, 31), (800, 64, 79)]
 )
 def test_without_replacement_fewer_do(population: int, good: int, draws: int) -> None:
-    assert draws_from(population, good, 1e-3) == draws
     assert failure_from(population, good, draws) <= 1e-3 < failure_from(population, good, draws - 1)
-
-
-def test_batches_of_the_source() -> None:
-    assert batch_failure(0.8, 8, 10) == pytest.approx(2.9e-2, rel=0.02)
-    assert [round(batch_failure(0.8, 4, kept), 2) for kept in (1, 2, 4, 10)] == [0.41, 0.50, 0.60, 0.73]
 
 
 @given(st.floats(0.05, 0.99), st.floats(1e-6, 0.5))

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.waiting.budgets import Slack, slack_s, waiting_budget_s
 from kwiken.allocator.waiting.busy_times import BusyTimes
-from kwiken.allocator.waiting.chances import chance_of_releases, free_chance, stationary_chance, time_for
+from kwiken.allocator.waiting.chances import chance_of_releases, stationary_chance, time_for
 from kwiken.allocator.waiting.distributions import BusyFamily, empirical, exponential, fitted, normal
 from kwiken.allocator.waiting.quality_classes import equal_classes, quantile_classes
 from kwiken.allocator.waiting.switching import LineProspect, best_value, stopping_values
@@ -38,7 +38,7 @@ def test_ages_agree_with_the_stationary_chance_on_average() -> None:
             if rng.random() * 160.0 < length:
                 return rng.random() * length
 
-    drawn = [free_chance(busy, [age() for _ in range(10)], 3.0) for _ in range(600)]
+    drawn = [chance_of_releases([busy.within(age(), 3.0) for _ in range(10)], 1) for _ in range(600)]
     assert statistics.fmean(drawn) == pytest.approx(stationary_chance(busy, 10, 3.0), abs=0.02)
 
 
