@@ -22,6 +22,7 @@ import pytest
 from tests.support.loadtest.load_commands import Load, Ran, Serve, StartLoad, lines
 from tests.support.loadtest.rates import hour_of_rates
 from tests.support.runtime.server_processes import free_port
+from tests.support.runtime.waiting import PATIENCE_S
 
 
 def refusal(ran: Ran) -> str:
@@ -246,7 +247,7 @@ def test_a_target_that_dies_is_counted(start_load: StartLoad, tmp_path: Path) ->
         options = ("--rate", "200", "--duration", "3", "--records", str(records), "--json")
         process = start_load(f"http://127.0.0.1:{port}", *options)
         # 64 KiB of records, and so the first chunk of the file, are there after about 400 requests.
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         while not (records.exists() and records.stat().st_size > 64_000) and time.monotonic() < end:
             time.sleep(0.02)
         server.kill()
@@ -265,7 +266,7 @@ def test_an_interrupted_run_still_reports(
     records = tmp_path / "records"
     url = serve()
     process = start_load(url, "--rate", "1000", "--duration", "300", "--records", str(records), "--json")
-    end = time.monotonic() + 30
+    end = time.monotonic() + PATIENCE_S
     while not (records.exists() and records.stat().st_size > 64_000) and time.monotonic() < end:
         time.sleep(0.02)
     process.send_signal(number)

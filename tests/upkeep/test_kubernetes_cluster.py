@@ -22,6 +22,7 @@ from kwiken.upkeep.kubernetes import replicas as module
 from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes, node_of
 from kwiken.upkeep.kubernetes.replicas import PodReplicas
+from tests.support.runtime.waiting import PATIENCE_S
 from tests.support.services.single import service
 
 DEPLOYMENT = "single-work"
@@ -200,7 +201,7 @@ async def test_a_pod_that_ends_is_replaced_on_its_node_under_its_name() -> None:
         watching = asyncio.create_task(cluster.watch())
         gone = next(name for name, pod in there.found.items() if pod["spec"]["nodeName"] == "node-1")
         there.end(gone)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while there.where() != [("node-0", "500m"), ("node-1", "700m")]:  # noqa: ASYNC110 - of a model
                 await asyncio.sleep(0.001)
         assert list(cluster.places) == names
@@ -218,7 +219,7 @@ async def test_pods_of_another_version_take_the_places_of_the_old_ones() -> None
         for _ in old:  # one more than are wanted, then one of the old ones ends
             there.scales[DEPLOYMENT] += 1
             there.reconcile()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 while any("nodeName" not in pod["spec"] for pod in there.found.values()):  # noqa: ASYNC110
                     await asyncio.sleep(0.001)
             there.scales[DEPLOYMENT] -= 1
@@ -264,7 +265,7 @@ async def test_scales_and_places_agree_after_any_course(seed: int) -> None:
                 await cluster.resize_replica(rng.choice(names), rng.choice([0.5, 1.0, 2.0]))
             else:
                 there.end(rng.choice(list(there.found)))
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE_S):
                     while any("nodeName" not in pod["spec"] for pod in there.found.values()):  # noqa: ASYNC110
                         await asyncio.sleep(0.001)
             assert there.scales[DEPLOYMENT] == len(cluster.places)

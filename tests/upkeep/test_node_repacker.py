@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.allocation.packing.repacked import Running, requests_to, shorten_windows
 from tests.support.runtime.leftovers import naps_of_this_process
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's"),
@@ -87,7 +87,7 @@ async def test_gateways_are_told_of_nodes_without_headroom_also_after_a_restart(
 
 async def until_told(told: Any, wanted: list[str]) -> None:
     """Ask until the answer is as wanted."""
-    async with asyncio.timeout(30.0):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(aiohttp.ClientError):
                 if await told() == wanted:

@@ -31,6 +31,7 @@ from kwiken.apps.demo.faults.pause_schedule import (
 )
 from kwiken.apps.demo.faults.pauser import Order, Pause, PausedProcess, disturb, read_order
 from kwiken.base.errors import InputError
+from tests.support.runtime.waiting import PATIENCE_S
 
 
 def test_the_mean_burst_is_that_of_the_pause_schedule() -> None:
@@ -226,7 +227,7 @@ def test_real_processes_are_paused_and_run_again_when_the_order_giver_goes() -> 
         assert pauser.stdout is not None
         pauser.stdin.write(order)
         pauser.stdin.flush()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while state_of(sleeper.pid) != "T" and time.monotonic() < deadline:
             time.sleep(0.002)
         assert state_of(sleeper.pid) == "T"

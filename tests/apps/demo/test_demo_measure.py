@@ -38,6 +38,7 @@ from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, Reque
 from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
+from tests.support.runtime.waiting import PATIENCE_S
 
 WINDOW = HealthWindow(rate=50.0, answered=1, failed=0, backlog=0, lag_ms=0.0, line_ms=0.0, use=None)
 VOID = Finding("others took all")
@@ -305,7 +306,7 @@ needs_proc = pytest.mark.skipif(
 
 
 async def until_paused(disturber: Disturber, pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while state_of(pid) != "T":
         assert time.monotonic() < deadline
         disturber.check()

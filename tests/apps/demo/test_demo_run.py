@@ -18,6 +18,7 @@ from kwiken.apps.report.model.result import read_result
 from kwiken.cli.live.demo import NOTHING_TOLD
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.codec import profile_from_json
+from tests.support.runtime.waiting import PATIENCE_S
 
 TRIES = 3
 
@@ -56,7 +57,7 @@ def alive(pids: set[int]) -> set[int]:
     return kept
 
 
-def gone(pids: set[int], within_s: float = 15.0) -> bool:
+def gone(pids: set[int], within_s: float = PATIENCE_S) -> bool:
     deadline = time.monotonic() + within_s
     while alive(pids) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -9,8 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -23,17 +22,11 @@ from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, 
 from kwiken.runtime.cluster.state.files import StateFiles
 from tests.support.peers.http_servers import Asked, Told, http_server
 from tests.support.project.commands import refused, run
+from tests.support.runtime.waiting import soon
 
 ROOT = Path(__file__).resolve().parents[3]
 TARGET = "tests.support.services.http:service"
 UP = [sys.executable, "-m", "kwiken", "up", TARGET, "--port", "0", "--detach"]
-
-
-def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def cluster(service: str, url: str, identity: Identity, token_file: Path) -> ClusterState:
@@ -154,7 +147,7 @@ class TestDetached:
             [*UP, "--state", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         try:
-            until(lambda: files.state.exists() or up.poll() is not None)
+            soon(lambda: files.state.exists() or up.poll() is not None)
             noted = files.read()
             up.send_signal(number)
             _, stderr = up.communicate(timeout=30)
@@ -166,7 +159,7 @@ class TestDetached:
             assert run("down", "--state", str(tmp_path)).exit_code == 0
             pytest.skip("the machine was too fast")
         assert (up.returncode, stderr.strip()) == (128 + number, b"")
-        until(lambda: not noted.supervisor.alive)
+        soon(lambda: not noted.supervisor.alive)
         assert files.read() is None
 
     def test_a_truncated_state_file_does_no_harm(self, tmp_path: Path) -> None:

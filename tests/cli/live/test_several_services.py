@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from kwiken.runtime.base.process_id import Identity
 from tests.support.project.commands import ROOT, refused, run
 from tests.support.runtime.clusters import profile
 from tests.support.runtime.leftovers import commands_with, groups_of, new_mark
+from tests.support.runtime.waiting import soon
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
 TARGETS = ("kwiken.apps.demo_place.trio:digest", "kwiken.apps.demo_place.trio:pack")
@@ -35,13 +35,6 @@ service = "{service}"
 stage = "{stage}"
 target = {{ p99_ms = 500, rate_per_s = 80 }}
 """
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 class Files:
@@ -107,18 +100,18 @@ def test_two_services_share_nodes_lose_one_and_stop_together(files: Files) -> No
                 os.kill(pid, signal.SIGKILL)
         return False
 
-    wait_until(lost)
+    soon(lost)
 
     def moved() -> bool:
         replicas = next(each for each in files.clusters() if each["service"] == "pack")["replicas"]
         return bool(replicas) and replicas[0]["node"] not in {places["pack"], places["digest"]}
 
-    wait_until(moved)
+    soon(moved)
     assert len(commands_with(files.mark)) >= 5  # the supervisor, two gateways, two replicas
     result = run("down", "--state", str(files.state), "digest")
     assert result.stderr.splitlines() == ["digest is stopped", "pack is stopped"]
     assert Identity.of(supervisor) is None
-    wait_until(lambda: not commands_with(files.mark))
+    soon(lambda: not commands_with(files.mark))
     assert groups_of(supervisor) == []
     assert run("status", "--state", str(files.state)).exit_code == 2
 

@@ -35,7 +35,7 @@ from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.peers.raw_http2 import WINDOW, Http2Client
 from tests.support.runtime.door_processes import MIB, DoorProcess, gateway_process, replica_process
-from tests.support.runtime.waiting import soon, until
+from tests.support.runtime.waiting import PATIENCE_S, soon, until
 from tests.support.services.http import service
 
 ASK = "/kwiken.v1.Gateway/Ask"
@@ -286,11 +286,11 @@ async def test_a_call_that_ends_without_a_message_is_told_so() -> None:
 
         for method in (ASK, CHECK):
             with pytest.raises(aio.AioRpcError) as caught:
-                await channel.stream_unary(method)(none(), timeout=5.0)
+                await channel.stream_unary(method)(none(), timeout=PATIENCE_S)
             assert caught.value.code() is StatusCode.INVALID_ARGUMENT
             assert "no message" in (caught.value.details() or "")
         with pytest.raises(aio.AioRpcError) as caught:
-            await channel.unary_unary(CHECK)(b"\xff", timeout=5.0)
+            await channel.unary_unary(CHECK)(b"\xff", timeout=PATIENCE_S)
         assert caught.value.code() is StatusCode.INVALID_ARGUMENT
 
 

@@ -27,7 +27,7 @@ from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.peers.strangers import STRANGERS, Place, Said, Stranger, at_home
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 REQUESTS: Final = 40
 FIRST: Final = 22  # of them; in the rest a stranger is known
@@ -77,7 +77,7 @@ class Beset:
     async def ask(self, word: str) -> str | None:
         """Complete message of a request's error; None for none."""
         try:
-            async with asyncio.timeout(30):  # far longer than the deadline of a request
+            async with asyncio.timeout(PATIENCE_S):  # far longer than the deadline of a request
                 answer = await self.executor.run(word, deadline_ms=DEADLINE_MS)
         except KwikenError as error:
             leaves = error.exceptions if isinstance(error, BaseExceptionGroup) else ()

@@ -9,8 +9,7 @@ import re
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state.files import StateFiles
 from tests.support.project import commands
 from tests.support.runtime.server_processes import KWIKEN, ROOT, address_of, ask, running
+from tests.support.runtime.waiting import soon
 
 TARGET = "tests.support.services.http:service"
 ONE_OF_EACH = ("--replicas", "middle=1", "--replicas", "last=1")
@@ -33,13 +33,6 @@ def refused(args: list[str], pattern: str) -> None:
     done = run(*args)
     assert done.returncode == 2, done.stderr
     commands.one_refusal(done.stderr, pattern)
-
-
-def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -80,7 +73,7 @@ def test_replicas_and_gateway_started_by_hand(tmp_path: Path) -> None:
             running("serve", TARGET, "--port", "0", "--traces", str(tmp_path / "t"), *wanted)
         )
         url = address_of(gateway)
-        until(lambda: ask(url, "/readyz")[0] == 200)
+        soon(lambda: ask(url, "/readyz")[0] == 200)
         status, body = ask(url, "/v1/request", {"text": "hi"}, **{"kw-timing": "1"})
         assert status == 200
         trace_id = json.loads(body)["timing"]["trace_id"]
@@ -195,7 +188,7 @@ def test_up_status_down_and_down_again(tmp_path: Path) -> None:
         url = up.stdout.strip()
         assert ask(url, "/v1/request", {"text": "hi"}, Host="friend.example")[0] == 200
         assert ask(url, "/v1/request", {"text": "hi"}, Host="rebound.example")[0] == 421
-        until(lambda: log.with_name("echo.log.1").exists() and log.stat().st_size < 10_000)
+        soon(lambda: log.with_name("echo.log.1").exists() and log.stat().st_size < 10_000)
         refused(
             ["up", TARGET, *state, "--port", "0"], "echo' is up already; stop it with: kwiken down --state "
         )
@@ -310,7 +303,7 @@ def test_a_killed_supervisor_leaves_no_process_behind(tmp_path: Path) -> None:
         os.kill(noted.replicas[0].identity.pid, signal.SIGSTOP)
         up.kill()
         up.wait(10)
-    until(lambda: not any(child.identity.alive for child in noted.children))
+    soon(lambda: not any(child.identity.alive for child in noted.children))
     # Its state file is outdated now; that prevents neither another start nor a stop.
     with running("up", TARGET, "--state", str(tmp_path), "--port", "0", *ONE_OF_EACH) as up:
         assert up.stdout is not None
@@ -331,5 +324,5 @@ def test_down_ends_children_whose_supervisor_is_stuck(tmp_path: Path) -> None:
         from kwiken.runtime.cluster.state.stop import stop_cluster
 
         assert stop_cluster(files, stop_s=0.5)
-        until(lambda: not any(child.identity.alive for child in noted.children))
+        soon(lambda: not any(child.identity.alive for child in noted.children))
         assert up.wait(10) == -signal.SIGKILL

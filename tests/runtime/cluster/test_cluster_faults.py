@@ -26,7 +26,7 @@ from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.peers.protocols import HTTP, Protocol, call_of
 from tests.support.runtime.server_processes import gateway_pid
-from tests.support.runtime.waiting import found, until
+from tests.support.runtime.waiting import PATIENCE_S, found, until
 from tests.support.services.http import Ask, service
 
 TARGET = "tests.support.services.http:service"
@@ -94,7 +94,7 @@ async def whole(cluster: Cluster) -> None:
         alive = all(Identity.of(pid) for those in running.values() for pid, _ in those)
         return alive and {stage: len(those) for stage, those in running.items()} == counts
 
-    await until(lambda: filled() and gateway_pid(cluster), within_s=30)
+    await until(lambda: filled() and gateway_pid(cluster))
 
     async def known() -> bool:
         with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
@@ -105,7 +105,7 @@ async def whole(cluster: Cluster) -> None:
             return shown == {s: sorted(url for _, url in those) for s, those in cluster.replicas.items()}
         return False
 
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_S
     while not await known():
         assert time.monotonic() < deadline, "the gateway was not told in time"
         await asyncio.sleep(0.05)
@@ -252,7 +252,7 @@ async def test_a_killed_gateway_comes_back_with_its_plan(cluster: Cluster, clien
     url, pid = cluster.gateway_url, gateway_pid(cluster)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: gateway_pid(cluster) not in {None, pid}, within_s=20)
+    await until(lambda: gateway_pid(cluster) not in {None, pid})
     await whole(cluster)
     assert cluster.gateway_url == url
     assert (await client.ask())[0] == 200

@@ -21,7 +21,7 @@ from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.runtime.server_processes import free_port
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 from tests.support.services.http import plan_for
 
 TARGET = "tests.support.services.http:service"
@@ -56,7 +56,7 @@ async def statuses(cluster: Cluster) -> list[dict[str, Any]]:
 
 async def everywhere(cluster: Cluster, digest: str | None) -> None:
     """Wait until every gateway has a plan, and replicas of every stage."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             each = await statuses(cluster)
             served = all(stage["replicas"] for status in each for stage in status["stages"].values())

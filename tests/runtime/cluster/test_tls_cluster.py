@@ -15,7 +15,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.clients import client_variables
 from tests.support.faults.authority import Authority
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 
 @pytest.mark.slow
@@ -51,8 +51,8 @@ async def test_a_cluster_serves_over_tls_and_replaces_certificate_and_gateway(tm
         authority.issue("gateway", names="DNS:gateways.test", into=files)
         before = cluster.gateway_pids
         os.kill(before[0], 9)
-        await until(lambda: len(cluster.gateway_pids) == 2 and cluster.gateway_pids != before, within_s=60)
-        async with asyncio.timeout(60):  # until every process has looked at the files
+        await until(lambda: len(cluster.gateway_pids) == 2 and cluster.gateway_pids != before)
+        async with asyncio.timeout(PATIENCE_S):  # until every process has looked at the files
             for url in cluster.gateway_urls:
                 while not await answers(url):  # noqa: ASYNC110 - nothing tells of it
                     await asyncio.sleep(0.2)

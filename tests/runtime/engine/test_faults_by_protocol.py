@@ -28,7 +28,7 @@ from tests.support.peers.protocols import (
     nothing_leaked,
 )
 from tests.support.runtime.replicas import endow, plan_of
-from tests.support.runtime.waiting import found, until
+from tests.support.runtime.waiting import PATIENCE_S, found, until
 from tests.support.services.http import Ask, plan_for, service
 
 REFUSED, UNFIT, LOST = RefusedError, UnfitError, LostError
@@ -202,7 +202,7 @@ async def test_all_gone_is_told_at_once_and_over_when_one_is_back(protocol: Prot
                     await executor.run(Ask("hi"))
             async with protocol.serving(service, "middle", port=port):
                 answered = False
-                async with asyncio.timeout(20.0):
+                async with asyncio.timeout(PATIENCE_S):
                     while not answered:
                         with contextlib.suppress(UnavailableError):
                             answered = (await executor.run(Ask("hi"))).value == {"said": "HI0 HI1"}

@@ -29,7 +29,7 @@ from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
-from tests.support.runtime.waiting import found, until
+from tests.support.runtime.waiting import PATIENCE_S, found, until
 from tests.support.services.http import Ask, plan_for, service
 
 TOKEN = "a-token-of-tests"
@@ -293,7 +293,7 @@ async def test_expect_100_continue_is_answered() -> None:
             b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 13\r\nExpect: 100-continue\r\n\r\n"
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(b'{"text": "a"}')
             head = await reader.readuntil(b"\r\n\r\n")
@@ -563,7 +563,7 @@ async def test_a_content_length_above_the_limit_is_refused_before_the_body(expec
             b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"%bContent-Length: 99999999999999\r\n\r\n" % expect.encode()
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
         writer.close()
 

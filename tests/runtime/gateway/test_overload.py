@@ -28,7 +28,7 @@ from kwiken.runtime.gateway.observation.loop_lag import (
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 LIMITS = Limits(requests=100, always=10, deadline_ms=10_000)
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -196,7 +196,7 @@ async def test_a_shed_request_need_not_send_its_body() -> None:
             b"POST /v1/request HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             b"Content-Length: 1000\r\n\r\n"
         )
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 ")
         assert b"Retry-After: " in head

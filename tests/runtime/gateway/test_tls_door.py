@@ -32,6 +32,7 @@ from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.faults.authority import Authority
 from tests.support.peers.grpc_messages import Request, ask_of
+from tests.support.runtime.waiting import PATIENCE_S
 from tests.support.services.http import service
 
 TOKEN = "secret"
@@ -124,7 +125,7 @@ async def test_requests_over_grpc_are_over_tls_too(tmp_path: Path) -> None:
             target = server.url.removeprefix("grpc://")
             credentials = grpc.ssl_channel_credentials(authority, key, certificate)
             async with aio.secure_channel(target, credentials) as channel:
-                answer = await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=5.0)
+                answer = await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=PATIENCE_S)
                 assert json.loads(answer.json) == {"said": "HI0 HI1"}
             for other in (
                 aio.secure_channel(target, grpc.ssl_channel_credentials(authority)),
@@ -132,7 +133,7 @@ async def test_requests_over_grpc_are_over_tls_too(tmp_path: Path) -> None:
             ):
                 async with other as channel:
                     with pytest.raises(aio.AioRpcError) as caught:
-                        await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=5.0)
+                        await ask_of(channel)(Request(json='{"text": "hi"}'), timeout=PATIENCE_S)
                     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         finally:
             await server.stop()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.support.runtime.waiting import PATIENCE_S
+
 LOCUSTFILE = Path(__file__).resolve().parents[3] / "loadtest" / "locustfile.py"
 Locust = Callable[..., "subprocess.Popen[str]"]
 """Starts Locust's command with arguments and `file`, and does not wait."""
@@ -37,7 +39,7 @@ class Page:
 
     def until(self, path: str, done: Callable[[Any], bool]) -> Any:
         """Ask again until an answer fits; at most 30 s."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE_S
         value: Any = None
         while time.monotonic() < end:
             try:

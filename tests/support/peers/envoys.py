@@ -67,7 +67,7 @@ async def running(bootstrap: Any, folder: Path) -> AsyncIterator[str]:
         env={"PATH": os.environ.get("PATH", "")},
     )
     try:
-        await until(lambda: admin.exists() and admin.read_text(), within_s=30)
+        await until(lambda: admin.exists() and admin.read_text())
         yield f"http://{await _listener(admin.read_text())}"
     finally:
         process.terminate()

@@ -186,7 +186,7 @@ async def nothing_leaked() -> AsyncIterator[None]:
             gc.collect()
             return asyncio.all_tasks() <= tasks and _descriptors() <= descriptors
 
-        await until(is_clean, within_s=10.0)
+        await until(is_clean)
     finally:
         gc.unfreeze()
 

@@ -6,9 +6,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
+
+# Bound of waits for what comes in moments on a free machine: long enough where other programs have the processors,
+# below pytest's own limit of 300 s. A test that waits for an event takes no longer for it.
+PATIENCE_S: Final = 120.0
 
 
-async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+async def until(condition: Callable[[], object], *, within_s: float = PATIENCE_S) -> None:
     """Wait until a condition holds; fails after a timeout."""
     deadline = time.monotonic() + within_s
     while not condition():
@@ -16,7 +21,7 @@ async def until(condition: Callable[[], object], *, within_s: float = 30.0) -> N
         await asyncio.sleep(0.01)
 
 
-def soon(condition: Callable[[], object], *, within_s: float = 30.0) -> None:
+def soon(condition: Callable[[], object], *, within_s: float = PATIENCE_S) -> None:
     """Wait until a condition holds, without a loop; fails after a timeout."""
     deadline = time.monotonic() + within_s
     while not condition():

@@ -23,9 +23,10 @@ from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.upkeep.jobs import job_runner, shim
 from kwiken.upkeep.jobs.job_runner import JobRunner
 from tests.support.allocation.jobs import FixedRoom, order
+from tests.support.runtime.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
-WITHIN_S = 30.0
+WITHIN_S = PATIENCE_S
 
 
 @asynccontextmanager

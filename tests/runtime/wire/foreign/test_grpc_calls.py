@@ -32,6 +32,7 @@ from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.peers.foreign_grpc import Ask, Stock, descriptor_set, grpc_server
 from tests.support.peers.foreign_http import call_of, executing
 from tests.support.runtime.garbage import garbage_of
+from tests.support.runtime.waiting import PATIENCE_S
 
 URL = "grpc://inventory.example:50051/shop.Inventory/Get"
 LIST = "grpc://inventory.example:50051/shop.Inventory/List"
@@ -287,7 +288,7 @@ async def test_deadlines_and_cancellation_reach_the_service() -> None:
     async with grpc_server(get) as replica, calling(service_of(URL)) as transport:
         with pytest.raises(DeadlineError):
             await transport.call(replica, call_of("stock", Wanted("late"), within_s=0.2))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await ended.get() == "late"
         began.clear()
         task = asyncio.create_task(transport.call(replica, call_of("stock", Wanted("tea"))))
@@ -295,7 +296,7 @@ async def test_deadlines_and_cancellation_reach_the_service() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await ended.get() == "tea"
 
 
@@ -315,7 +316,7 @@ async def test_the_first_message_of_a_stream_wins_the_race_and_the_rest_follows_
     async def quick(ask: Any, context: Any) -> AsyncIterator[Any]:
         told.append("quick began")
         yield Stock(sku="a", pieces=1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ended.wait()  # the loser is cancelled at the winner's first message
         for number in range(2, 5):
             yield Stock(sku="a", pieces=number)
@@ -324,7 +325,7 @@ async def test_the_first_message_of_a_stream_wins_the_race_and_the_rest_follows_
         service = service_of(LIST, list[Stored], idempotent=True, reissue=Reissue(after_ms=50))
         async with executing(service, {"stock": [one]}) as executor:
             task = asyncio.create_task(executor.run(Wanted("tea")))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 while not told:  # noqa: ASYNC110 - the server's own event is elsewhere
                     await asyncio.sleep(0.002)
                 executor.set_replicas("stock", [one, other])
@@ -355,12 +356,12 @@ async def test_a_stream_may_be_empty_and_is_cancelled_with_its_request() -> None
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ended.wait()
         ended.clear()
         with pytest.raises(DeadlineError):
             await executor.run(Wanted("tea"), deadline_ms=300)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await ended.wait()
 
 

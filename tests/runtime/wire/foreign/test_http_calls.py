@@ -35,6 +35,7 @@ from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.peers.foreign_http import Answer, call_of, executing, http_server
 from tests.support.peers.misbehaving import misbehaving, saying
 from tests.support.runtime.garbage import garbage_of
+from tests.support.runtime.waiting import PATIENCE_S
 
 URL = "http://prices.example:8000"
 
@@ -308,7 +309,7 @@ async def test_cancelling_closes_the_connection() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await gone.wait()
 
 
@@ -402,7 +403,7 @@ async def test_only_idempotent_stages_get_copies_and_retries() -> None:
             task = asyncio.create_task(executor.run(Ask("tea")))
             await began.wait()
             executor.set_replicas("price", [one, other])
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await task).value == Price("tea", 350)
             assert asked == ["slow", "quick"]
         asked.clear()

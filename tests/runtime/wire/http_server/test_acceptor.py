@@ -13,6 +13,7 @@ import uvloop
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.http_server.acceptor import Acceptor, listen, reserve
+from tests.support.runtime.waiting import PATIENCE_S
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 MANY = 200
@@ -127,13 +128,13 @@ def test_a_reserved_port_is_for_servers_that_share_it() -> None:
         sharing = listen("localhost", port, shared=True)
         try:
             for sock in reserved:
-                with socket.create_connection(sock.getsockname()[:2], timeout=5.0):
+                with socket.create_connection(sock.getsockname()[:2], timeout=PATIENCE_S):
                     pass
         finally:
             for sock in sharing:
                 sock.close()
         with pytest.raises(ConnectionError):  # the reservation itself takes no connection
-            socket.create_connection(reserved[0].getsockname()[:2], timeout=5.0)
+            socket.create_connection(reserved[0].getsockname()[:2], timeout=PATIENCE_S)
     finally:
         for sock in reserved:
             sock.close()

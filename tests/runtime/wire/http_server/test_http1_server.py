@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response, ServerConnection
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 
 class Echo:
@@ -57,7 +57,7 @@ async def talk(port: int, *pieces: bytes, until_closed: bool = False) -> bytes:
             writer.write(piece)
             await writer.drain()
             await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             return await reader.read() if until_closed else await reader.read(65_536)
     finally:
         writer.close()
@@ -160,10 +160,10 @@ async def test_expect_100_continue_is_answered() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head, body = post(b"hello", more="Expect: 100-continue\r\n").split(b"\r\n\r\n")
         writer.write(head + b"\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(body)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await reader.read(1000)).endswith(b"POST hello")
         writer.close()
         await writer.wait_closed()

@@ -11,7 +11,7 @@ import uvloop
 
 from kwiken.runtime.wire.http_server.acceptor import Acceptor, ConnectionLimit, listen
 from kwiken.runtime.wire.http_server.last_answers import LastAnswers
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 ANSWER = b"no room"
@@ -25,7 +25,7 @@ async def said_to(port: int, sent: bytes) -> bytes:
         await asyncio.sleep(0.1)
         writer.write(sent)
         await asyncio.sleep(0.1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             return await reader.read()
     finally:
         writer.close()

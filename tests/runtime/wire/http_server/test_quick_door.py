@@ -21,7 +21,7 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
 from kwiken.runtime.wire.http_server.quick_door import QuickDoor
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 PATH: Final = b"/v1/request"
 HOST: Final = b"Host: localhost"
@@ -210,7 +210,7 @@ async def said(port: int, pieces: list[bytes]) -> bytes:
             await asyncio.sleep(0.01)
         with contextlib.suppress(OSError):  # it was closed already
             writer.write_eof()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             found = await reader.read()
     except ConnectionError:
         found = b"reset"
@@ -271,7 +271,7 @@ async def test_a_half_closed_client_gets_its_answer_and_one_that_is_gone_is_noti
         writer.write(request(HOST, KIND, body=b'"wait half"'))
         await asyncio.sleep(0.05)
         writer.write_eof()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await reader.readline()).startswith(b"HTTP/1.1 100 ")
         assert "wait half" not in CANCELLED
         writer.transport.abort()

@@ -19,7 +19,7 @@ from kwiken.runtime.wire.transport.http_pool import (
     Pool,
     UnreadReplyError,
 )
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 
 class Wire(asyncio.Transport):
@@ -53,7 +53,7 @@ async def fed(pieces: list[bytes], *, max_body: int = 1000) -> tuple[HttpReply, 
     assert wire.sent == b"ask"
     for piece in pieces:
         connection.data_received(piece)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE_S):
         return await exchange, connection.usable
 
 

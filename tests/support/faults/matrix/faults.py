@@ -123,7 +123,7 @@ async def _all_gone(cell: Cell) -> None:
 async def _late_names(cell: Cell) -> None:
     stack, before = cell.stack, cell.stack.look_ups()
     stack.switch(NAMES_LATE, on=True)
-    await until(lambda: stack.look_ups() != before, within_s=15.0)
+    await until(lambda: stack.look_ups() != before)
     await asyncio.sleep(LASTS_S)
 
 
@@ -160,7 +160,7 @@ async def _memory(cell: Cell) -> None:
         cell.clients.mib = NEEDS_MIB
         await asyncio.sleep(LASTS_S)
         cell.clients.mib = 0
-        await until(lambda: not cell.clients.large, within_s=20.0)
+        await until(lambda: not cell.clients.large)
     await cell.replica.start()  # gRPC's core ends a process that gets no memory
 
 
