@@ -481,7 +481,7 @@ def test_the_longest_path_is_the_same_in_parts(monkeypatch: pytest.MonkeyPatch) 
 def test_the_social_network_is_read_as_a_reader_would() -> None:
     path = public_file("jaeger/socialnetwork-compose-post.json")
     profile = fit_profile([path], spans=True)
-    own = f"/wrk2-api/post/compose{OWN_TIME}"
+    own = f"POST /wrk2-api/post/compose{OWN_TIME}"
     called = {s.name: f"{s.match.operation}{OWN_TIME * s.own_time}" for s in profile.stages}
     after = {called[s.name]: {called[p] for p in s.after} for s in profile.stages}
     composed = {f"compose_{part}_client" for part in ("text", "media", "creator", "unique_id")}
