@@ -83,7 +83,7 @@ def route_of(name: str, attributes: Mapping[str, object], *, takes: bool) -> Rou
         takes: whether the span works off a message.
     """
     if not attributes:
-        return Route(name)
+        return Route(_with_method(name, http_method(name) or ""))
     method = method_of(attributes)
     graphql = graphql_of(name, attributes)
     route = stated_route(attributes)

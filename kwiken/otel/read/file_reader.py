@@ -168,11 +168,12 @@ class FileReader:
         first = lines.next(IN_MEMORY)
         if not first and not lines.of_other_signals:
             raise InputError("is empty", where=where)
-        if first and (first.startswith((*_LOGGED, b"[pod/")) or first.lstrip()[:1] not in (b"{", b"[")):
+        plain = first.lstrip()[:1] not in (b"{", b"[") and named(first[:LOOKED_AT]) is None
+        if first and (plain or first.startswith((*_LOGGED, b"[pod/"))):
             first = lines.next_of_log(first) or first
         opening = first.lstrip()[:1]
         if first and opening not in (b"{", b"["):
-            raise InputError(_reason(lines.start), where=where)
+            raise InputError(_reason(lines.start or first), where=where)
         envelope = self._one_line(first, where) if opening == b"{" else None
         if envelope is not None:
             self._lines(first, envelope, lines)
@@ -421,9 +422,9 @@ class _Lines:
         """
         found = _span_line(line)
         self.start = b"\n" * (self.number > 1) + line[:LOOKED_AT]
-        while found.isspace() and self.number < MAX_LINES_OF_LOG and line:
+        while found.isspace() and self.number < MAX_LINES_OF_LOG and self.size < IN_MEMORY and line:
             line = self.source.readline(IN_MEMORY)
-            self.number += 1
+            self.number, self.size = self.number + 1, self.size + len(line)
             if len(self.start) < LOOKED_AT:
                 self.start += line[:LOOKED_AT]
             found = _span_line(line)
