@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from kwiken import loadtest
 from kwiken.base.machine.processor_use import ProcessorUse
 from kwiken.cli.live.load import _progress
 from kwiken.cli.verbs import kwiken
+from kwiken.loadtest import run as load_run
 from kwiken.loadtest.inputs.settings import LoadSettings, prepare
 from kwiken.loadtest.results.outcome import RequestOutcome
 from kwiken.loadtest.results.report import ReportCollector
@@ -53,7 +53,7 @@ def said(
         asked.append(settings)
         return run
 
-    monkeypatch.setattr(loadtest, "run_load", run_load)
+    monkeypatch.setattr(load_run, "run_load", run_load)
     with pytest.raises(SystemExit) as exited:
         kwiken.main([*USAGE, *more])
     assert [settings.rate for settings in asked] == [10]
