@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         profile_from_json as profile_from_json,
         profile_to_json as profile_to_json,
     )
-    from kwiken.model.profile.decay import decayed as decayed
     from kwiken.model.profile.profile import Profile as Profile, StageProfile as StageProfile
+    from kwiken.model.profile.weighting import decayed as decayed
     from kwiken.model.service.codec import (
         service_from_dict as service_from_dict,
         service_from_graph as service_from_graph,

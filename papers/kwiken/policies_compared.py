@@ -78,12 +78,8 @@ def staggered(distribution: EmpiricalDistribution, wait_ms: float) -> EmpiricalD
 def _with_copies(
     calls: RankedCalls, copies: EmpiricalDistribution, ages: EmpiricalDistribution, fractions: Floats
 ) -> Floats:
-    outs = ages.time_outs(fractions)
-    found = []
-    for after, coin in zip(outs.after_ms, outs.probability, strict=True):
-        mean, square = slowest_moments(calls, copies, np.array([after]), probability=float(coin))
-        found.append(float(square[0] - mean[0] ** 2))
-    return np.array(found)
+    mean, square = slowest_moments(calls, copies, ages.time_outs(fractions).after_ms)
+    return np.asarray(square - mean**2)
 
 
 def _mixed(calls: RankedCalls, copies: EmpiricalDistribution, after_ms: Floats, coins: Floats) -> Floats:

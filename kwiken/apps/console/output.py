@@ -29,6 +29,8 @@ MAX_LINE: Final = 10_000  # characters of one printed line
 WIDTH: Final = 120  # characters of a line of a table where the output is no terminal
 MAX_CELL: Final = 1000  # characters of one cell of a table
 
+IF_USUAL: Final = "if a copy is as quick as a usual call"  # where no trace shows that copies are independent
+
 
 def read_text(path: str, max_bytes: int) -> str:
     """Read a whole text file; `-` is stdin.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
+from kwiken.apps.console.output import IF_USUAL
 from kwiken.apps.report.model.number_format import count, ms, percent
 from kwiken.apps.report.sections.excess import excess_sentence, replica_words
 
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
         AddReplica,
         Advice,
         ConfirmReplicas,
+        FindCommonCause,
         HedgedAlready as Hedged,
         LookIntoReplica,
+        LookIntoRequests,
         NextStep,
     )
     from kwiken.tail.judging.judgement_document import Judgement
@@ -65,18 +68,22 @@ def _requests(advice: Advice) -> str:
 def headline(advice: Advice) -> str:
     """The most useful answer in a line.
 
-    There are five cases: 1. a replica is slower than the others; 2. copies cut p99 for certain; 3. what makes
-    the tail is known; 4. nothing is in excess; 5. there is hardly a tail.
+    There are six cases: 1. a replica is slower than the others; 2. another cause is known that copies do not
+    mend; 3. copies cut p99, for certain or on a condition; 4. what makes the tail is known; 5. nothing is in
+    excess; 6. there is hardly a tail.
     """
     if advice.slow_replicas:
         return f"{advice.service}: {replica_words(advice.slow_replicas[0])}"
+    cause = _cause_words(advice)
+    if cause:
+        return f"{advice.service}: {cause}"
     if not advice.tailed and advice.tail_ratio is not None and advice.slow[-1].during_s is None:
         return f"{advice.service}: hardly a tail, p99 is {advice.tail_ratio:.2g} times the median"
     if advice.doubt is None and advice.judgement is not None and advice.settings:
         cut = advice.judgement.arm("plan").cuts["p99_ms"].share
         where = _joined(list(dict.fromkeys(each.service for each in advice.settings))[:MAX_NAMED])
         told = f"{percent(advice.budget)} of extra work at {where} cuts p99 by {percent(cut, places=0)}"
-        return f"{advice.service}: {told}"
+        return f"{advice.service}: {told}{f', {IF_USUAL}' if advice.unshown else ''}"
     if advice.first is None:
         return f"{advice.service}: no service makes slow requests slow"
     first = advice.first
@@ -86,7 +93,9 @@ def headline(advice: Advice) -> str:
 
 def _tail(advice: Advice) -> str:
     slowest = [replica_words(each) for each in advice.slow_replicas[:MAX_NAMED]]
+    cause = "" if slowest else _cause_words(advice)
     before = f"{_capital(_joined(slowest))}: look there before any copies. " if slowest else ""
+    before = f"{_capital(cause)}. " if cause else before
     told = f"{before}{excess_sentence(advice.slow[-1])}"
     if advice.tailed or advice.tail_ratio is None:
         return f"{told}."
@@ -99,6 +108,12 @@ def _gain(advice: Advice) -> str:
     There are six cases: 1. nothing was judged; 2. no call has a second replica to go to; 3. p99 stays where
     it is; 4. the interval of the cut contains 0; 5. the plan made p99 worse; 6. it lowered p99.
     """
+    condition = f"{_capital(IF_USUAL)}: " if advice.unshown else ""
+    bought = _bought(advice)
+    return f"{condition}{bought[:1].lower()}{bought[1:]}" if condition else bought
+
+
+def _bought(advice: Advice) -> str:
     from kwiken.tail.advice.contents import Doubt
 
     share = percent(advice.budget)
@@ -110,6 +125,7 @@ def _gain(advice: Advice) -> str:
     now, then = ms(found.before.p99_ms), ms(plan.after.p99_ms)
     moved = f"from {now} to {then}"
     between = f"90% interval {percent(cut.low, places=0)} to {percent(cut.high, places=0)}"
+    between = "no interval" if advice.unshown else between
     rests = f"{'only ' if advice.behind_p99 < MIN_BEHIND_P99 else ''}{count(advice.behind_p99, 'request')}"
     if advice.doubt is Doubt.ONE_REPLICA:
         would = f"{share} would take p99 of the later half {moved} ({between}, on {rests})"
@@ -169,7 +185,7 @@ def _reason(advice: Advice) -> str:
 
 
 def _changes(advice: Advice, plan_file: str | None) -> str:
-    from kwiken.tail.advice.contents import Doubt
+    from kwiken.tail.advice.contents import Doubt, LookIntoReplica
 
     if advice.doubt is Doubt.WORSE:
         return "Nothing: the plan made p99 of later requests worse."
@@ -185,8 +201,9 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
     rest = len(advice.settings) - len(named)
     more = [f"{rest} more, in the table"] if rest else []
     told = f"Copy late calls of {_joined([*named, *more])}{_needs_replica(advice)}"
-    if advice.slow_replicas:
-        told = f"First look into {advice.slow_replicas[0].name}. {told}"
+    replica = next((each.name for each in advice.steps if isinstance(each, LookIntoReplica)), None)
+    if replica is not None:
+        told = f"First look into {replica}. {told}"
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
         told += "; the gain is not certain, so measure before and after"
     if plan_file is None:
@@ -199,6 +216,27 @@ def _needs_replica(advice: Advice) -> str:
     if all(each.replicas is not None for each in advice.settings):
         return ""
     return ", where a second replica can take the copy"
+
+
+def _cause_words(advice: Advice) -> str:
+    """The first cause of slow calls that copies do not mend as well; empty where traces tell of none."""
+    from kwiken.tail.advice.contents import FindCommonCause, LookIntoReplica, LookIntoRequests
+
+    for step in advice.steps:
+        match step:
+            case LookIntoReplica(service=service, name=name):
+                return f"most slow calls of {service} went to one replica, {name}"
+            case FindCommonCause(stage=stage, period_s=period_s):
+                period = f", every {period_s:.3g} s" if period_s else ""
+                return f"all replicas of {stage} are slow at the same times{period}"
+            case LookIntoRequests(stage=stage, attribute=attribute, values=values):
+                which = f" ({_joined(values)})" if values else ""
+                return (
+                    f"the attribute {attribute}{which} parts the slow requests of {stage} from the fast ones"
+                )
+            case _:
+                pass
+    return ""
 
 
 def _capital(text: str) -> str:
@@ -214,7 +252,7 @@ def _measure(advice: Advice) -> str:
     return f"{told}; {more} further {'step' if more == 1 else 'steps'} at the end."
 
 
-def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
+def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 - a case for each step
     """Word one next step as a sentence without its full stop.
 
     Args:
@@ -225,8 +263,10 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
         ConfirmReads,
         ConfirmReplicas,
         ConfirmWrites,
+        FindCommonCause,
         HedgedAlready,
         LookIntoReplica,
+        LookIntoRequests,
         OutOfReach,
         RecordAgain,
         RecordBusyTime,
@@ -267,6 +307,8 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:
             told = "Record the CPU time of calls; without it copies are charged by typical latency"
         case RecordAgain():
             told = f"Trace the service anew, as {_named(step.stages, most)} changed during the recording"
+        case FindCommonCause() | LookIntoRequests():
+            told = _cause_step(step)
         case TraceRareKinds():
             told = (
                 f"Record more of {_named(step.kinds, most)}; an advice needs {step.needed} requests of a kind"
@@ -287,6 +329,18 @@ def _hedged_words(step: Hedged) -> str:
         f"{told}; after {ms(step.instead_ms)} copies would be {step.instead_copies:.1%} of the calls, "
         f"and their p99 {ms(step.instead_p99_ms)} instead of {ms(step.p99_ms)}"
     )
+
+
+def _cause_step(step: FindCommonCause | LookIntoRequests) -> str:
+    """Word a step on slowness of all replicas, or of the requests themselves."""
+    from kwiken.tail.advice.contents import FindCommonCause
+
+    if isinstance(step, FindCommonCause):
+        period = f"every {step.period_s:.3g} s" if step.period_s else "at the same times"
+        return f"Find what makes all replicas of {step.stage} slow {period}: a copy waits as its call does"
+    which = f" {_joined(step.values)}" if step.values else ""
+    slow = f"{step.stage} is slow for them on any replica"
+    return f"Look into requests by the attribute {step.attribute}{which}: {slow}, and so is a copy"
 
 
 def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | Hedged, most: int) -> str:

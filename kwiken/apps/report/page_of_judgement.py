@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kwiken.apps.console.output import IF_USUAL
 from kwiken.apps.report.charts.judgement_chart import JUDGEMENT_LEGEND, draw_judgement
 from kwiken.apps.report.model.number_format import ms, percent
 from kwiken.apps.report.model.page import Card, Figure, Page, Row, Section, Table
@@ -40,9 +41,10 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
         if found.in_sample
         else "Planned before, judged on later requests."
     )
+    sure = IF_USUAL if found.unshown else f"90% between {percent(cut.low)} and {percent(cut.high)}"
     told = (
         f"p99 {_moved(cut.share)} from {ms(found.before.p99_ms)} to {ms(plan.after.p99_ms)} "
-        f"(90% between {percent(cut.low)} and {percent(cut.high)}), for {percent(plan.spent)} extra work "
+        f"({sure}), for {percent(plan.spent)} extra work "
         f"of {percent(found.budget)} allowed."
     )
     ledger = (
@@ -82,7 +84,10 @@ def way_table(found: Judgement) -> Table:
             f"the ledger always grants {found.ledger.floor_per_s:g} copies a second."
         )
     return Table(
-        head=HEAD, body=tuple(_cells(arm) for arm in found.arms), caption=caption, strong=(NAMES[PLAN],)
+        head=HEAD,
+        body=tuple(_cells(arm, shown=not found.unshown or arm.correlation is not None) for arm in found.arms),
+        caption=caption,
+        strong=(NAMES[PLAN],),
     )
 
 
@@ -95,14 +100,14 @@ def _card(key: str, label: str, arm: Arm) -> Card:
     return Card(key, f"p99 cut, {label}", value, f"{percent(arm.spent)} spent, {arm.denied:.0%} denied")
 
 
-def _cells(arm: Arm) -> tuple[str, ...]:
+def _cells(arm: Arm, *, shown: bool) -> tuple[str, ...]:
     p50, p90, p95, p99, p999 = arm.cuts.values()
     linked = "as pairs show" if arm.correlation is None else f"correlated {arm.correlation:g}"
     return (
         NAMES[arm.way],
         linked,
         *(f"{cut.share:.1%}" for cut in (p50, p90, p95, p99)),
-        f"{p99.low:.1%} to {p99.high:.1%}",
+        f"{p99.low:.1%} to {p99.high:.1%}" if shown else "not known",
         f"{p999.share:.1%}",
         percent(arm.spent),
         f"{arm.denied:.0%}",

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 import click
 
-from kwiken.apps.console.output import note, note_written, print_json, print_table, progress, say, write_text
+from kwiken.apps.console.output import (
+    IF_USUAL,
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_text,
+)
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread, one_by_one
 from kwiken.cli.planning.plan_findings import passed_budget
@@ -255,11 +264,12 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
     head = ("budget goes to", "copies", *(f"{at} cut" for at in PERCENTILES), "spent", "denied")
     before = (found.before.p50_ms, found.before.p90_ms, found.before.p95_ms, found.before.p99_ms)
     rows = [("no stage", "-", *(f"{value:.4g} ms" for value in (*before, found.before.p999_ms)), "-", "-")]
-    rows += [_row(arm) for arm in found.arms]
+    rows += [_row(arm, shown=not found.unshown or arm.correlation is not None) for arm in found.arms]
     how = (
         f"planned block by block on those before, {found.budget:.2%}" if by_blocks else f"{found.budget:.2%}"
     )
-    print_table(f"{found.service}: {found.requests} requests, budget {how}", head, rows)
+    condition = f", {IF_USUAL}" if found.unshown else ""
+    print_table(f"{found.service}: {found.requests} requests, budget {how}{condition}", head, rows)
     arms = [arm for arm in found.arms if arm.correlation is None]
     say("")
     head = (
@@ -280,10 +290,12 @@ def _show(found: Judgement, *, by_blocks: bool) -> None:
     say("", f"p99 rests on about {max(1, found.requests // 100)} requests")
 
 
-def _row(arm: Arm) -> tuple[str, ...]:
+def _row(arm: Arm, *, shown: bool) -> tuple[str, ...]:
     linked = f"correlated {arm.correlation:g}" if arm.correlation is not None else "as pairs show"
     cuts = [
-        f"{cut.share:.1%} ({cut.low:.0%} to {cut.high:.0%})" if name == "p99_ms" else f"{cut.share:.1%}"
+        f"{cut.share:.1%} ({cut.low:.0%} to {cut.high:.0%})"
+        if name == "p99_ms" and shown
+        else f"{cut.share:.1%}"
         for name, cut in arm.cuts.items()
     ]
     return (WAYS[arm.way], linked, *cuts, f"{arm.spent:.2%}", f"{arm.denied:.0%}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kwiken.apps.console.output import (
+    IF_USUAL,
     note,
     note_written,
     print_json,
@@ -290,6 +291,8 @@ def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> N
     plan = study.plan
     columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
     title = f"Plan for {plan.service} (costs: {plan.cost.model})"
+    if plan.expected is not None and plan.expected.unshown:
+        title += f", with what is expected {IF_USUAL}"
     print_table(title, columns, _rows(study, cuts), to_stderr=to_stderr)
     if plan.expected is not None:
         before, after = plan.expected.before, plan.expected.after

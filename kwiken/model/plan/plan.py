@@ -267,7 +267,9 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
         after: percentiles with the plan; those of the simulation times the factors of the correction, if any.
         spent: expected spend by budget, as shares.
         interval: probability that each pair of bounds is meant to cover, above 0 and at most 1.
-        bounds: confidence bounds of every figure.
+        bounds: confidence bounds of every figure; none of `after` where stages are unshown.
+        unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: the
+            figures hold if a copy is as quick as a usual call.
         correction: what a plan that was tried showed of the simulation's errors; None where none was.
     """
 
@@ -276,6 +278,7 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     spent: Budgets
     interval: float = 0.9
     bounds: Intervals = Intervals()
+    unshown: tuple[str, ...] = ()
     correction: Correction | None = None
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from kwiken.model.latency import parents_first
 from kwiken.model.plan.plan import MAX_THREADS, SpanMatch
 from kwiken.model.profile.profile import (
     WORTH_DIGITS,
+    CopyDependence,
     Instance,
     Origin,
     Profile,
@@ -77,6 +78,7 @@ class _Stage(_Struct, frozen=True):
     asked: list[list[int]] = []
     replica_names: list[str] = []
     lag_ms: list[list[float]] = []
+    dependence: CopyDependence | None = None
 
 
 class _Profile(_Struct, frozen=True):
@@ -145,6 +147,7 @@ def _encode_stage(stage: StageProfile) -> _Stage:
         asked=stage.asked.T.tolist() if stage.asked is not None else [],
         replica_names=list(stage.replica_names),
         lag_ms=to_microseconds(stage.lag_ms).T.tolist() if stage.lag_ms is not None else [],
+        dependence=stage.dependence,
     )
 
 
@@ -257,6 +260,7 @@ def _decode_stage(stage: _Stage, requests: int) -> StageProfile:
         pairs_cut=np.array([[pair[2] & 1, pair[2] & 2] for pair in stage.pairs]) > 0 if stage.pairs else None,
         worth=_array(stage.worth, requests) if stage.worth else None,
         threads=stage.threads,
+        dependence=stage.dependence,
         asked=np.ascontiguousarray(np.array(stage.asked, dtype=np.int16).T) if stage.asked else None,
         replica_names=tuple(stage.replica_names),
         lag_ms=np.ascontiguousarray(np.array(stage.lag_ms, dtype=float).T) if stage.lag_ms else None,

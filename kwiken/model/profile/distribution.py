@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from kwiken.base.arrays import Bools, Floats
 
-# A time-out whose reissue share is within this relative distance of the wanted share is used without a coin.
-# Farther off (tied latencies, or many calls ended by a truncating time-out), a coin picks among the late
-# calls.
-SHARE_TOLERANCE = 0.01
+ROUNDING = 1e-9  # calls: what a share may miss a whole number of calls by
 
 
 @dataclass(frozen=True)
@@ -21,14 +18,11 @@ class TimeOuts:
     """Time-outs for given shares of calls to reissue; (k,) arrays.
 
     Attributes:
-        after_ms: age of a call at which its copy may be sent, milliseconds; infinite where nothing is
-            reissued.
-        probability: share of the calls older than `after_ms` that get a copy, above 0 and at most 1.
-        fraction: share of all calls that get a copy, 0 to 1.
+        after_ms: age of a call at which its copy is sent, milliseconds; infinite where nothing is reissued.
+        fraction: share of all calls that are older, 0 to 1: at most the share that was asked for.
     """
 
     after_ms: Floats
-    probability: Floats
     fraction: Floats
 
 
@@ -84,11 +78,11 @@ class EmpiricalDistribution:
         return 1.0 - np.concatenate(([0.0], self.cdf))[at]
 
     def time_outs(self, fractions: Floats) -> TimeOuts:
-        """Time-outs at which given shares of the calls are reissued (Kwiken section 5.2.1).
+        """Time-outs at which at most given shares of the calls are reissued (Kwiken section 5.2.1).
 
-        The age for a share `r` is the `(1 - r)` quantile `x[round(n (1 - r)) - 1]`; a call older than that
-        gets a copy. Where tied values would reissue less than `r`, the age is the next smaller value and a
-        coin decides which late calls get a copy, so that exactly `r` are reissued.
+        The age for a share `r` is the least value that at most `r` of the calls exceed: without ties the
+        `(1 - r)` quantile. Tied values are copied all or not at all. To spend the rest of `r` on earlier
+        calls would take a coin for all late calls, and leave the slowest ones without a copy.
 
         Args:
             fractions: (k,) shares of the calls to reissue, 0 to 1.
@@ -96,27 +90,16 @@ class EmpiricalDistribution:
         wanted = np.asarray(fractions, dtype=float)
         ranks = self._ranks(wanted)
         after = np.where(ranks > 0, self.values[np.maximum(ranks, 1) - 1], 0.0)
-        tail = self.tail(after)
-        short = tail < wanted * (1 - SHARE_TOLERANCE)
-        if short.any():
-            below = np.searchsorted(self.values, after[short], side="left")
-            after[short] = np.where(below > 0, self.values[np.maximum(below, 1) - 1], 0.0)
-            tail[short] = self.tail(after[short])
-        none = (wanted <= 0) | (tail <= 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            probability = np.where(tail > wanted * (1 + SHARE_TOLERANCE), wanted / tail, 1.0)
-        probability[none] = 1.0
-        after[none] = np.inf
-        return TimeOuts(after, probability, np.where(none, 0.0, probability * tail))
+        share = self.tail(after)
+        none = (wanted <= 0) | (share <= 0)
+        return TimeOuts(np.where(none, np.inf, after), np.where(none, 0.0, share))
 
     def _ranks(self, fractions: Floats) -> NDArray[np.int64]:
+        """(k,): number of calls, from the fastest, that get no copy: the least that leaves the shares."""
         if self.weights is None:
-            return np.rint(len(self) * (1 - fractions)).astype(np.int64)
+            return np.ceil(len(self) * (1 - fractions) - ROUNDING).astype(np.int64)
         cdf = np.concatenate(([0.0], self.cdf))
-        above = np.minimum(np.searchsorted(cdf, 1 - fractions), len(self))
-        below = np.maximum(above - 1, 0)
-        nearer = np.abs(cdf[above] - (1 - fractions)) <= np.abs(cdf[below] - (1 - fractions))
-        return np.where(nearer, above, below)
+        return np.minimum(np.searchsorted(cdf, 1 - fractions - ROUNDING / max(1, len(self))), len(self))
 
     def draw(self, rng: np.random.Generator, size: int) -> Floats:
         """(size,): independent draws, milliseconds.

@@ -20,6 +20,8 @@ WORTH_DIGITS = 6  # decimals of an answer's worth kept in JSON and in the digest
 
 MAX_TEXT: Final = 1000  # characters of a kind, a caller or an ignored operation
 MAX_DEPTH: Final = 20
+MAX_BANDS: Final = 10
+MIN_PAIRS: Final = 8  # of a call and a copy of which one ended, that show how copies fare
 MAX_IGNORED: Final = 1000
 
 
@@ -79,6 +81,59 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     extra: float
 
 
+class SlowBand(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Calls of a range of latencies, and the probability that a copy of such a call is of no use.
+
+    Attributes:
+        from_ms: latency above which a call belongs to the band, up to the next band, milliseconds.
+        share: estimate of the probability, 0 to 1.
+        low: lower bound of the probability (90% interval).
+        high: upper bound of the probability.
+    """
+
+    from_ms: float
+    share: float
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Check that these are shares."""
+        if not (self.from_ms >= 0 and 0 <= self.low <= self.share <= self.high <= 1):
+            raise ValueError("from_ms must be 0 or more, and 0 <= low <= share <= high <= 1")
+
+
+class CopyDependence(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """What traces tell of a stage's copies: whether a copy is slow when its call is.
+
+    Attributes:
+        bands: by rising latency; calls below the first one have copies as quick as usual calls.
+        shown: whether the traces tell it at all; without evidence copies count as usual calls.
+        events: number of independent times of slowness behind the estimate.
+        attribute: attribute of the requests that parts slow from fast ones; empty for none.
+        values: values of that attribute that slow requests have.
+        replica: name of the one replica that most slow calls went to; empty for none.
+        together: whether the replicas are slow at the same times.
+        period_s: period of these times, seconds; 0 where they are not regular.
+    """
+
+    bands: tuple[SlowBand, ...] = ()
+    shown: bool = False
+    events: float = 0.0
+    attribute: str = ""
+    values: tuple[str, ...] = ()
+    replica: str = ""
+    together: bool = False
+    period_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the order and the number of the bands."""
+        edges = [band.from_ms for band in self.bands]
+        if edges != sorted(edges) or len(edges) > MAX_BANDS:
+            raise ValueError(f"bands must be at most {MAX_BANDS}, by rising from_ms")
+
+
 @dataclass(frozen=True, kw_only=True)
 class StageProfile:
     """Profile of one stage: n requests, whose rows are joint with those of the profile's other stages.
@@ -111,6 +166,7 @@ class StageProfile:
         lag_ms: (n, width) time that the answer of each primary call lay at the caller before the caller read
             it (`gateway_lag`), milliseconds; a part of `calls_ms` that no copy shortens. 0 where it is not
             known; None where it never is. `pairs_ms` and `guesses_ms` are without it.
+        dependence: whether a copy is slow when its call is; None where nothing is known.
     """
 
     name: str
@@ -131,6 +187,7 @@ class StageProfile:
     asked: AnyInts | None = None
     replica_names: tuple[str, ...] = ()
     lag_ms: Floats | None = None
+    dependence: CopyDependence | None = None
 
     def without_lag(self) -> StageProfile:
         """The stage as copies race it: each call ends when its answer reaches the caller.
@@ -170,6 +227,13 @@ class StageProfile:
     def visited(self) -> Bools:
         """(n,): whether the request called the stage."""
         return np.asarray(~np.isnan(self.calls_ms).all(axis=1))
+
+    @property
+    def copies_shown(self) -> bool:
+        """Whether traces show how a copy fares when its call is slow: by other calls, or by pairs."""
+        if self.dependence is not None and self.dependence.shown:
+            return True
+        return self.pairs_cut is not None and (~self.pairs_cut.all(axis=1)).sum() >= MIN_PAIRS
 
     @property
     def visit_share(self) -> float:
@@ -238,7 +302,8 @@ class Profile:
         """`sha256:` and the hash of the profile's content, with times to the microsecond as in its JSON."""
         total = hashlib.sha256(self.service.encode())
         for stage in self.stages:
-            total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable)).encode())
+            told = () if stage.dependence is None else (stage.dependence,)
+            total.update(repr((stage.name, stage.after, stage.busy_ms, stage.reissuable, *told)).encode())
             total.update(to_microseconds(stage.calls_ms).tobytes())
             total.update(np.ascontiguousarray(stage.censored).tobytes())
             if stage.pairs_ms is not None and stage.pairs_cut is not None:

@@ -13,9 +13,9 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.base.jobs import Spread
 from kwiken.model.latency import percentiles_of
-from kwiken.model.profile.decay import decayed
+from kwiken.model.profile.copy_dependence import with_dependence
 from kwiken.model.profile.profile import Profile
-from kwiken.model.profile.weighting import weighted
+from kwiken.model.profile.weighting import decayed, weighted
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.fit.foreign.like_profile import fit_like, origin_of
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
@@ -24,7 +24,7 @@ from kwiken.otel.fit.own import fit_own
 from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen
 from kwiken.otel.trace.forest import Forest, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
-from kwiken.otel.trace.request_classes import BY_ROOT, with_kinds
+from kwiken.otel.trace.request_classes import BY_ROOT, request_traits, with_kinds
 from kwiken.otel.trace.requests import Candidates, candidates, label, nearest, repeated_part, requests_of
 
 SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
@@ -265,6 +265,7 @@ class _Read(NamedTuple):
             )
         if kind_by is not None:
             profile = with_kinds(profile, part, requests, kind_by)
+        profile = with_dependence(profile, request_traits(part, requests.rows))
         shares, stated = sample_shares(part, requests.rows)
         chosen = 0 if stated else slow_were_chosen(profile.latency_ms)
         if chosen and profile.classes is not None:  # two kinds of requests make a step too

@@ -14,9 +14,11 @@ from kwiken.base.errors import InputError
 from kwiken.otel.conventions.facts import (
     CLIENT as IS_CLIENT,
     CONSUMER as IS_CONSUMER,
+    PATHS,
     PRODUCER as IS_PRODUCER,
     SERVER as IS_SERVER,
     UNSET,
+    WANTED,
     facts_of,
 )
 from kwiken.otel.conventions.routes import ACTION_KEYS, Route, folded_url, method_that_counts
@@ -49,13 +51,14 @@ SPAN: Final = np.dtype(
         ("kind", "i4"),
         ("callee", "i4"),
         ("instance", "i4"),  # number of the text that names the instance of the service, `NO_TEXT` for none
+        ("traits", "i4"),  # number of the further attributes of a trace's first span, `NO_TEXT` for none
         ("flags", "u1"),
         ("share", "f4"),
     ]
 )
 # What a span is, without its ids and its times, in a third of the memory: for trees that are built already.
 NAMED: Final = np.dtype(
-    [(name, SPAN[name]) for name in ("op", "own", "kind", "callee", "instance", "flags", "share")]
+    [(name, SPAN[name]) for name in ("op", "own", "kind", "callee", "instance", "traits", "flags", "share")]
 )
 ERROR: Final = 1  # the span states that it failed
 NEGATIVE: Final = 2  # the span ended before it started; its end is set to its start
@@ -128,6 +131,8 @@ NO_KIND: Final = -1
 OTHER: Final = "(other)"
 MAX_KINDS: Final = 1000  # distinct values; further ones are `OTHER`
 NO_CALLEE: Final = -1
+MAX_TRAITS: Final = 16  # further attributes of a span that are kept
+MAX_TRAIT: Final = 100  # characters of an attribute's name, and of its value; longer ones are left out
 MAX_PATHS: Final = 50  # different concrete paths of one name; where there are more, they hold identifiers
 _MAX_CACHED: Final = 8192
 _KIND_FLAGS: Final = {
@@ -137,6 +142,7 @@ _KIND_FLAGS: Final = {
     IS_CONSUMER: CONSUMER,
 }
 Attributes = Sequence[tuple[str, object]]
+Traits = tuple[tuple[str, str], ...]  # names and values of attributes, by name
 
 
 class Said(NamedTuple):
@@ -188,6 +194,7 @@ class Names:
     `from_paths` holds, by number of an operation that was named by a concrete path, that of the span's name.
     `methods` holds, by number of an operation, the HTTP methods that any of its spans states.
     `homes` holds, by number of the text that names an instance, its machine and its zone, empty for none.
+    `traits` holds attributes of requests that say nothing of routes, outcomes and instances.
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
@@ -198,6 +205,7 @@ class Names:
     from_paths: dict[int, int] = field(default_factory=dict)
     methods: dict[int, set[str]] = field(default_factory=dict)
     homes: dict[int, tuple[str, str]] = field(default_factory=dict)
+    traits: dict[Traits, int] = field(default_factory=dict)
     _said: dict[object, Said] = field(default_factory=dict)
     _bare: dict[str, _Bare] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
@@ -388,6 +396,26 @@ class Names:
             self.kinds.append(value)
         return number
 
+    def traits_of(self, attributes: Mapping[str, object]) -> int:
+        """Number of those attributes of a request that may tell slow requests from fast ones.
+
+        Returns:
+            `NO_TEXT` where there are none, and once there are too many different ones.
+        """
+        kept = sorted(
+            (key, str(value))
+            for key, value in attributes.items()
+            if key not in _TOLD and len(key) <= MAX_TRAIT and isinstance(value, str | int | float | bool)
+        )
+        return self.known_traits(tuple(each for each in kept if len(each[1]) <= MAX_TRAIT)[:MAX_TRAITS])
+
+    def known_traits(self, traits: Traits) -> int:
+        """Number of attributes of a request that were chosen before."""
+        number = self.traits.get(traits, NO_TEXT)
+        if number == NO_TEXT and traits and len(self.traits) < MAX_NAMES:
+            number = self.traits[traits] = len(self.traits)
+        return number
+
     def note(self, note: Note) -> int:
         """Number of a note."""
         number = self._by_note.get(note)
@@ -399,6 +427,10 @@ class Names:
             number = self._by_note[note] = len(self.notes)
             self.notes.append(note)
         return number
+
+
+# Attributes with a meaning of their own, or that follow from how long a request took.
+_TOLD: Final = WANTED | PATHS | {*INSTANCE, *NODE_KEYS, *ZONE_KEYS, *ADDRESS}
 
 
 def _first_of(attributes: Mapping[str, object], keys: Sequence[str]) -> str:
@@ -431,6 +463,7 @@ class Batch:
     kinds: list[int] = field(default_factory=list)
     callees: list[int] = field(default_factory=list)
     instances: list[int] = field(default_factory=list)
+    traits: list[int] = field(default_factory=list)
     flags: list[int] = field(default_factory=list)
     shares: dict[int, float] = field(default_factory=dict)
     notes: list[int] = field(default_factory=list)
@@ -456,6 +489,7 @@ class Batch:
         rows["end"] = np.where(rows["flags"] & UNFINISHED != 0, rows["start"], rows["end"])
         rows["callee"] = self.callees or NO_CALLEE
         rows["instance"] = self.instances or NO_TEXT
+        rows["traits"] = self.traits or NO_TEXT
         negative = rows["end"] < rows["start"]
         rows["flags"][negative] |= NEGATIVE
         rows["end"][negative] = rows["start"][negative]

@@ -148,6 +148,12 @@ class JaegerReader:
         self._store.names.state(callees, lambda place: with_address(self._attributes(tags[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
+        batch.traits += [
+            self._store.names.traits_of(self._attributes(raw))
+            if not parent and note is None and len(raw) > _MIN_TAGS
+            else NO_TEXT
+            for parent, raw, note in zip(parents, tags, notes, strict=True)
+        ]
         batch.instances += self._instances(
             trace, tags, of_spans=states_instance(together, SPAN_INSTANCE_MARKS)
         )

@@ -158,6 +158,12 @@ class OtlpReader:
         names.state(callees, lambda place: with_address(self._plain(attributes[place])))
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
+        batch.traits += [
+            names.traits_of(self._plain(raw))
+            if not span.parentSpanId and place < 0 and len(raw) > _MIN_ATTRIBUTES
+            else NO_TEXT
+            for span, raw, place in zip(spans, attributes, own.which, strict=True)
+        ]
         stated = [instance for _, instance, some in groups for _ in some]
         if states_instance(together, SPAN_INSTANCE_MARKS):
             stated = [

@@ -21,6 +21,7 @@ from kwiken.otel.read.columns import (
     Ints,
     Names,
     Rows,
+    Traits,
 )
 from kwiken.otel.read.timestamps import Epoch
 
@@ -68,6 +69,7 @@ class NameTables:
     operations: tuple[tuple[str, str], ...]
     texts: tuple[str, ...]
     kinds: tuple[str, ...]
+    traits: tuple[Traits, ...]
     stated: Mapping[int, Mapping[str, str]]
     from_paths: Mapping[int, int]
     methods: Mapping[int, frozenset[str]]
@@ -81,6 +83,7 @@ class NameTables:
             operations=names.full_operations(),
             texts=names.full_texts(),
             kinds=tuple(names.kinds),
+            traits=tuple(names.traits),
             stated=names.stated,
             from_paths=names.from_paths,
             methods={op: frozenset(found) for op, found in names.methods.items()},
@@ -105,7 +108,8 @@ class NameTables:
         for text, home in self.homes.items():
             names.homes.setdefault(texts[text], home)
         kinds = [names.kind(kind) for kind in self.kinds]
-        return Renumbering(_with_none(ops), _with_none(texts), _with_none(kinds))
+        traits = [names.known_traits(each) for each in self.traits]
+        return Renumbering(*map(_with_none, (ops, texts, kinds, traits)))
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class Renumbering:
     ops: Ints
     texts: Ints
     kinds: Ints
+    traits: Ints
 
     def apply(self, part: tuple[Rows, Rows, Rows]) -> tuple[Rows, Rows, Rows]:
         """Rows of `SPAN`, `OWN` and `LINK` with the numbers of this process."""
@@ -124,6 +129,7 @@ class Renumbering:
             ("callee", self.ops),
             ("kind", self.kinds),
             ("instance", self.texts),
+            ("traits", self.traits),
         ):
             spans[column] = numbers[spans[column]]
         for column in _TEXTS_OF_OWN:
@@ -287,7 +293,8 @@ def _join(parts: list[tuple[Rows, Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
 
 def _near_bounds(names: Names) -> bool:
     """Whether names are so many that later ones are left out, which depends on all names before."""
-    return len(names.texts) >= MAX_NAMES // 2 or len(names.kinds) >= MAX_KINDS - 1
+    full = len(names.traits) >= MAX_NAMES
+    return full or len(names.texts) >= MAX_NAMES // 2 or len(names.kinds) >= MAX_KINDS - 1
 
 
 def _with_none(numbers: list[int]) -> Ints:

@@ -1,4 +1,4 @@
-"""Classes of requests, by an attribute of their spans or by the route that tells their kind."""
+"""Classes of requests by an attribute or a route, and attributes that part slow requests from fast ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kwiken.model.profile.copy_dependence import Trait
 from kwiken.model.profile.copy_estimates import guess_by_kind
 from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.otel.read.columns import NO_KIND, OTHER, Ints
@@ -73,3 +74,26 @@ def _named(numbers: Ints, names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
     rank[own] = np.arange(len(own))
     rest = (OTHER,) if len(own) < len(found) else ()
     return rank[place], (*(given[i] for i in own), *rest)
+
+
+def request_traits(forest: Forest, rows: Ints) -> list[Trait]:
+    """Attributes that the requests' own spans state, with at least two values each.
+
+    Args:
+        rows: (n,) rows of the requests' spans.
+    """
+    stated = list(forest.names.traits)
+    used, place = np.unique(forest.spans["traits"][rows], return_inverse=True)
+    values: dict[str, dict[str, int]] = {}
+    numbers: dict[str, Ints] = {}
+    for at, number in enumerate(used.tolist()):
+        for key, value in stated[number] if number >= 0 else ():
+            known = values.setdefault(key, {})
+            numbers.setdefault(key, np.full(len(used), -1, np.int64))[at] = known.setdefault(
+                value, len(known)
+            )
+    return [
+        Trait(key, tuple(known), numbers[key][place])
+        for key, known in sorted(values.items())
+        if len(known) > 1
+    ]

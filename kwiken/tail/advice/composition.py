@@ -20,7 +20,9 @@ from kwiken.tail.advice.contents import (
     ConfirmReplicas,
     ConfirmWrites,
     Doubt,
+    FindCommonCause,
     LookIntoReplica,
+    LookIntoRequests,
     NextStep,
     OutOfReach,
     RecordAgain,
@@ -131,6 +133,7 @@ def advise(
         behind_p99=found.requests // 100 if found is not None else 0,
         worth=worth,
         knee=None if best is None else best.budget,
+        unshown=() if found is None else found.unshown,
         slow_replicas=story.slow_replicas,
         settings=() if study is None else _settings(profile, study),
         steps=(
@@ -210,8 +213,7 @@ def _steps(
     slow = story.slow[-1]
     settings = () if study is None else _settings(profile, study)
     yield from hedged_already(profile, {each.stage: each.after_ms for each in settings})
-    for replica in story.slow_replicas[:1]:
-        yield LookIntoReplica(service=replica.service, name=replica.name)
+    yield from _causes(profile, story)
     if lone and (study is None or any(_serves(profile, name, slow) for name in lone)):
         yield AddReplica(stages=lone)
     needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
@@ -225,6 +227,23 @@ def _steps(
     uncharged = tuple(each.stage for each in settings if profile.stage(each.stage).busy_ms is None)
     if uncharged:
         yield RecordBusyTime(stages=uncharged)
+
+
+def _causes(profile: Profile, story: Explanation) -> Iterator[NextStep]:
+    """What makes calls slow where traces tell: one replica, all replicas at once, or the requests."""
+    for replica in story.slow_replicas[:1]:
+        yield LookIntoReplica(service=replica.service, name=replica.name)
+    slow = story.slow[-1]
+    for stage in profile.stages:
+        known = stage.dependence
+        if known is None or not _serves(profile, stage.name, slow):
+            continue
+        if known.replica and not story.slow_replicas:
+            yield LookIntoReplica(service=stage.match.service, name=known.replica)
+        if known.together:
+            yield FindCommonCause(stage=stage.name, period_s=known.period_s)
+        if known.attribute:
+            yield LookIntoRequests(stage=stage.name, attribute=known.attribute, values=known.values)
 
 
 def _rare(others: Sequence[RequestKind]) -> Iterator[TraceRareKinds]:

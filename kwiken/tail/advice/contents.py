@@ -73,6 +73,32 @@ class LookIntoReplica(_Struct, frozen=True, tag_field="step", tag="look_into_rep
     name: str
 
 
+class FindCommonCause(_Struct, frozen=True, tag_field="step", tag="find_common_cause"):
+    """Find what makes all replicas of a stage slow at the same times: a copy waits as its call does.
+
+    Attributes:
+        stage: name of the stage.
+        period_s: period of these times, seconds; 0 where they are not regular.
+    """
+
+    stage: str
+    period_s: float
+
+
+class LookIntoRequests(_Struct, frozen=True, tag_field="step", tag="look_into_requests"):
+    """Look into requests that are slow themselves, on any replica: a copy is as slow.
+
+    Attributes:
+        stage: name of the stage that takes long for them.
+        attribute: attribute of the requests that parts slow from fast ones.
+        values: values of slow requests, most frequent first; empty where the attribute is a size.
+    """
+
+    stage: str
+    attribute: str
+    values: tuple[str, ...]
+
+
 class AddReplica(_Struct, frozen=True, tag_field="step", tag="add_replica"):
     """Add a second replica: all calls of these stages went to one, so a copy would wait behind its call.
 
@@ -197,6 +223,8 @@ class TraceRareKinds(_Struct, frozen=True, tag_field="step", tag="trace_rare_kin
 
 NextStep = (
     LookIntoReplica
+    | FindCommonCause
+    | LookIntoRequests
     | AddReplica
     | ConfirmReplicas
     | RecordLonger
@@ -231,6 +259,8 @@ class Advice(_Struct, frozen=True):
         worth: what several budgets buy on the later half, smallest budget first; empty without a judgement.
         knee: the smallest of these budgets that buys nearly as much as any other; None where none is certain
             to buy anything.
+        unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: what
+            the budget buys holds if a copy is as quick as a usual call.
         slow_replicas: replicas that answer more slowly than others of their service, costliest first.
         settings: settings to change, of the plan made from all requests; largest spend first.
     """
@@ -249,6 +279,7 @@ class Advice(_Struct, frozen=True):
     behind_p99: int
     worth: tuple[Worth, ...]
     knee: float | None
+    unshown: tuple[str, ...]
     slow_replicas: tuple[SlowReplica, ...]
     settings: tuple[Setting, ...]
     steps: tuple[NextStep, ...]

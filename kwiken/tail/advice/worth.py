@@ -18,7 +18,7 @@ from kwiken.tail.judging.judge_plan import judge
 from kwiken.tail.judging.judged_plans import PLAN
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings, PlanStudy
-from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation, compared_rows
 
 BUDGETS: Final = (0.01, 0.02, 0.03, 0.05)
 MIN_EFFECT: Final = 0.01  # of p99, or of the mean beyond p95, that copies of a stage must cut
@@ -142,8 +142,7 @@ def _useless(profile: Profile, study: PlanStudy, seed: int) -> set[str]:
     choices = choices_of(study.curves, study.allocation)
     if not choices:
         return set()
-    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    paired = PairedSimulation(profile, study.curves, rows, seed=seed)
+    paired = PairedSimulation(profile, study.curves, compared_rows(profile), seed=seed)
     least = MIN_EFFECT * _tail(paired.set_choices({}))
     whole = _tail(paired.set_choices(choices))
     losing = {

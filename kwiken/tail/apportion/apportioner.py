@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
@@ -109,6 +110,9 @@ class Apportioner:
 
     Attributes:
         shrinkage: shrunk curves that the budget is apportioned by, and their confidence.
+        searches: whether allocations follow an objective, rather than a rule for comparison.
+        insurance: share of the budget that insures stages that have not stalled yet, 0 without an objective.
+        by_variance: whether that objective is the sum of variances alone, as in the source.
     """
 
     def __init__(
@@ -122,8 +126,10 @@ class Apportioner:
         seed: int,
     ) -> None:
         self._profile, self._curves, self._prices = profile, curves, prices
-        self._objective, self._spread = objective, spread
-        self._insurance = insurance
+        self._spread = spread
+        self.insurance = 0.0 if objective == "variance" else insurance
+        self.searches = spread == "sumvar"
+        self.by_variance = objective == "variance"
         self.shrinkage = Shrinkage(profile, curves, seed=seed)
 
     def __call__(self, budget: float) -> Allocation:
@@ -138,20 +144,23 @@ class Apportioner:
         Args:
             budget: the most that may be spent, as a share of the cost model's total.
         """
-        if self._spread != "sumvar":
+        if not self.searches:
             return with_coins(SPREADS[self._spread](self._curves, self._prices, budget), self._curves)
-        if self._objective == "variance":
+        if self.by_variance:
             hulls = self.shrinkage.hulls(self._prices, budget)
             shares = sumvar(hulls, self._prices, budget).fractions
             return with_coins(allocation_of(self._curves, self._prices, shares), self._curves)
-        premium = self._insurance * budget
+        premium = self.insurance * budget
         return insured(self._by_tail(budget - premium), self._curves, self._prices, premium)
 
     def _by_tail(self, budget: float) -> Allocation:
         """Allocation by mean and variance on shrunk hulls."""
-        by_tail = MeanVarianceApportioner(self._profile, self._curves)
         hulls = self.shrinkage.hulls(self._prices, budget)
-        return with_coins(by_tail(self._prices, budget, hulls=hulls), self._curves)
+        return with_coins(self._mean_variance(self._prices, budget, hulls=hulls), self._curves)
+
+    @cached_property
+    def _mean_variance(self) -> MeanVarianceApportioner:
+        return MeanVarianceApportioner(self._profile, self._curves)
 
 
 INSURANCE = 0.1  # share of a reissue budget

@@ -101,6 +101,5 @@ def _alone(curve: Curve, share: float, coin: float | None, policy: Reissue) -> C
         hull=moments[:, 1],
         vertices=np.ones(len(steps), dtype=np.bool_),
         after_ms=np.array([np.inf, less.after_ms, policy.after_ms]),
-        probability=np.array([1.0, less.probability, policy.probability]),
         coin=coins,
     )

@@ -60,7 +60,8 @@ def variance_without_each(calls: Floats, curve: Curve, points: Ints, groups: lis
         points: (points,) indices of the curve's policies; the first sends no copies.
         groups: indices of the requests of each group, 2 or more groups.
     """
-    rows = _sorted_rows(calls, groups) if calls.shape[1] == 1 and curve.correlation == 0 else None
+    single = calls.shape[1] == 1
+    rows = _sorted_rows(calls, groups) if single and curve.correlation == 0 and not curve.useless else None
     if rows is None or np.isnan(rows[:, 0]).any():
         found = _in_turn(calls, curve, points, groups)
     else:
@@ -114,7 +115,7 @@ def _at_once(rows: Floats, thin: Floats, curve: Curve, points: Ints, groups: lis
         as_copies[:, power - 1] = (thin**power).sum() / raced
     late = np.zeros((len(rows), len(points)))
     for at, age in enumerate(curve.after_ms[points].tolist()):
-        chance = float(curve.probability[points[at]])
+        chance = float(curve.coin[points[at]])
         group, place = np.nonzero(rows > age)
         past = rows[group, place] - age
         for power, saved in enumerate(_saved(own.table, past, age, own.values.searchsorted(past))):
@@ -152,15 +153,15 @@ def _in_turn(calls: Floats, curve: Curve, points: Ints, groups: list[Ints]) -> _
         lent = EmpiricalDistribution.of(part)
         as_copies.append(_moments(thin, curve, points, lent if len(lent) else curve.distribution))
         past = len(lent) - np.searchsorted(lent.values, curve.after_ms[points], side="right")
-        late.append(past * curve.probability[points])
+        late.append(past * curve.coin[points])
         number.append([float(len(lent))])
     return _Groups(np.array(as_calls), np.array(as_copies), np.array(late), np.array(number))
 
 
 def _moments(calls: Floats, curve: Curve, points: Ints, copies: EmpiricalDistribution) -> Floats:
     """(2, points): mean, ms, and mean square, ms², of some requests' calls under the curve's policies."""
-    race = races(calls, copies, curve.correlation)
-    ages, chance = curve.after_ms[points], curve.probability[points]
+    race = races(calls, copies, curve.correlation, curve.useless)
+    ages, chance = curve.after_ms[points], curve.coin[points]
     if calls.shape[1] == 1:  # single calls: moments are linear in the coin's probability
         sure = np.array(race.moments(ages, 1.0))
         return np.asarray(sure[:, :1] + chance * (sure - sure[:, :1]))

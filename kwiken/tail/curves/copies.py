@@ -19,14 +19,15 @@ from scipy.special import ndtr, ndtri
 
 from kwiken.base.arrays import Floats
 from kwiken.model.profile.distribution import EmpiricalDistribution
+from kwiken.model.profile.profile import SlowBand
 from kwiken.tail.curves.fan_out import RankedCalls, RankedCopies
 
 MAX_REQUESTS = 1 << 14  # requests that a curve of correlated copies is computed from
 MAX_CELLS = 1 << 20  # calls times points in memory at once
 NEGLIGIBLE_LOG_PROBABILITY = 30.0  # minus the logarithm of a probability too small to change a moment
 MAX_VALUES = 1 << 14  # distinct values of a copy's distribution; larger ones are thinned
+Useless = tuple[SlowBand, ...]
 MIN_POINTS, MAX_POINTS = 8, 64  # of a copy's conditional distribution
-COPY_SEED = 0x6B77  # third part of the seed of `copy_generator`
 
 
 class Races(Protocol):
@@ -65,6 +66,45 @@ class IndependentRaces:
 
 
 @dataclass(frozen=True)
+class BandedRaces:
+    """Races of single calls with copies that are of no use with a probability that depends on the call.
+
+    A copy of no use changes nothing, so it counts as one that the coin withheld: each band of latencies has
+    the closed form with a coin of its own.
+
+    Attributes:
+        bands: by band: races of its calls, its share of the requests, and the probability of a useful copy.
+    """
+
+    bands: tuple[tuple[IndependentRaces, float, float], ...]
+
+    @classmethod
+    def of(cls, calls: Floats, distribution: EmpiricalDistribution, useless: Useless) -> BandedRaces:
+        """Races of (n,) or (n, 1) latencies."""
+        single = calls.reshape(len(calls))
+        shares = share_useless(useless, single)
+        return cls(
+            tuple(
+                (
+                    IndependentRaces.of(single[shares == share], distribution),
+                    float((shares == share).mean()),
+                    1.0 - share,
+                )
+                for share in np.unique(shares).tolist()
+            )
+        )
+
+    def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
+        """See `Races`."""
+        mean, square = np.zeros(len(after_ms)), np.zeros(len(after_ms))
+        for race, share, useful in self.bands:
+            one, two = race.moments(after_ms, max(probability * useful, np.finfo(float).tiny))
+            mean += share * one
+            square += share * two
+        return mean, square
+
+
+@dataclass(frozen=True)
 class CorrelatedRaces:
     """Races with copies whose normal scores have correlation `rho` with those of their calls.
 
@@ -73,21 +113,26 @@ class CorrelatedRaces:
             fan-outs keep the slowest k calls of each request.
         distribution: latency distribution of a call, and of a copy.
         rho: correlation of normal scores, 0 or more and below 1.
+        useless: probability that a copy is of no use, by the latency of its call.
     """
 
     calls: Floats
     distribution: EmpiricalDistribution
     rho: float
+    useless: Useless = ()
 
     @classmethod
-    def of(cls, calls: Floats, distribution: EmpiricalDistribution, rho: float) -> CorrelatedRaces:
+    def of(
+        cls, calls: Floats, distribution: EmpiricalDistribution, rho: float, useless: Useless = ()
+    ) -> CorrelatedRaces:
         """Races of (n,) or (n, width) latencies; of more than `MAX_REQUESTS` requests every k-th is used."""
         matrix = calls.reshape(len(calls), -1)
         matrix = matrix[:: max(1, -(-len(matrix) // MAX_REQUESTS))]
         matrix = _slowest_calls(matrix)
         slowest = np.fmax.reduce(matrix, axis=1, initial=0.0)
         distribution = distribution.thinned(MAX_VALUES)
-        return cls(np.ascontiguousarray(matrix[np.argsort(-slowest, kind="stable")]), distribution, rho)
+        ordered = np.ascontiguousarray(matrix[np.argsort(-slowest, kind="stable")])
+        return cls(ordered, distribution, rho, useless)
 
     def moments(self, after_ms: Floats, probability: float) -> tuple[Floats, Floats]:
         """See `Races`.
@@ -131,7 +176,7 @@ class CorrelatedRaces:
             normal = np.broadcast_to(ndtri(_levels(points)), shape)
         else:
             normal = ndtri(_shuffled_parts(shape, rng))
-        return correlated_copies(self.distribution, part[:, :, None], normal, self.rho)
+        return correlated_copies(self.distribution, part[:, :, None], normal, self.rho, self.useless)
 
 
 def _slowest_calls(calls: Floats) -> Floats:
@@ -175,35 +220,25 @@ def _raced(
     return float(ends.mean(axis=1).sum()), float((ends * ends).mean(axis=1).sum())
 
 
-def copy_generator(seed: int, place: int = 0) -> np.random.Generator:
-    """Random generator for copies that are drawn in advance for every call of a stage.
-
-    The seed has a third part that no other generator uses. A synthetic profile may have been drawn from
-    `[seed, place]`, and drawing its copies from the same numbers would make every copy as slow as its call.
-
-    Args:
-        seed: seed of the simulation, 0 or more.
-        place: index of the stage in its profile, 0 or more.
-    """
-    return np.random.default_rng([seed, place, COPY_SEED])
-
-
-def races(calls: Floats, distribution: EmpiricalDistribution, rho: float) -> Races:
+def races(calls: Floats, distribution: EmpiricalDistribution, rho: float, useless: Useless = ()) -> Races:
     """Races of a stage: the closed form for independent copies, sampled points for correlated ones.
 
     Args:
         calls: (n,) or (n, width) latencies, milliseconds; NaN for no call.
         rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
+        useless: probability that a copy is of no use, by the latency of its call.
     """
-    return (
-        CorrelatedRaces.of(calls, distribution, rho) if rho > 0 else IndependentRaces.of(calls, distribution)
-    )
+    if rho == 0 and useless and calls.size == len(calls):
+        return BandedRaces.of(calls, distribution, useless)
+    if rho > 0 or useless:
+        return CorrelatedRaces.of(calls, distribution, rho, useless)
+    return IndependentRaces.of(calls, distribution)
 
 
 def correlated_copies(
-    distribution: EmpiricalDistribution, calls: Floats, normal: Floats, rho: float
+    distribution: EmpiricalDistribution, calls: Floats, normal: Floats, rho: float, useless: Useless = ()
 ) -> Floats:
-    """Latencies of copies given their calls, by a Gaussian copula.
+    """Latencies of copies given their calls: some are of no use, the others follow a Gaussian copula.
 
     Args:
         distribution: latency distribution of a call, and of a copy.
@@ -211,15 +246,34 @@ def correlated_copies(
             NaN for no call.
         normal: (n,) standard normal values, one unit of variance each, or any other shape.
         rho: correlation of normal scores, 0 or more and below 1.
+        useless: probability that a copy is of no use, by the latency of its call.
 
     Returns:
-        (n,) latencies of the copies, milliseconds, in the shape of `normal`; arbitrary where there is no
-        call.
+        (n,) latencies of the copies, milliseconds, in the shape of `normal`; infinite for those of no use,
+        arbitrary where there is no call.
     """
+    lost = None
+    if useless:  # the uppermost values are those of no use; the others are spread over the whole range again
+        level, share = ndtr(normal), share_useless(useless, calls)
+        lost = level >= 1.0 - share
+        normal = ndtri(np.where(lost, 0.5, level / np.maximum(1.0 - share, np.finfo(float).tiny)))
     if rho == 0:
-        return distribution.quantile(ndtr(normal))
-    score = rho * normal_scores(distribution, calls) + np.sqrt(1.0 - rho * rho) * normal
-    return distribution.quantile(ndtr(np.nan_to_num(score)))
+        copies = distribution.quantile(ndtr(normal))
+    else:
+        score = rho * normal_scores(distribution, calls) + np.sqrt(1.0 - rho * rho) * normal
+        copies = distribution.quantile(ndtr(np.nan_to_num(score)))
+    return copies if lost is None else np.where(lost, np.inf, copies)
+
+
+def share_useless(useless: Useless, calls_ms: Floats) -> Floats:
+    """Probability that a copy is of no use, in the shape of the calls' latencies.
+
+    Args:
+        useless: bands by rising latency, one or more.
+    """
+    shares = np.array([0.0, *(band.share for band in useless)])
+    edges = np.array([band.from_ms for band in useless])
+    return np.asarray(shares[np.searchsorted(edges, np.nan_to_num(calls_ms), side="left")])
 
 
 def normal_scores(distribution: EmpiricalDistribution, values: Floats) -> Floats:

@@ -21,7 +21,7 @@ from kwiken.base.arrays import Bools, Floats
 from kwiken.base.errors import InputError
 from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.model.profile.profile import StageProfile
-from kwiken.tail.curves.copies import normal_scores
+from kwiken.tail.curves.copies import Useless, normal_scores
 
 RHO_GRID = np.tanh(np.linspace(-2.5, 2.5, 161))  # evenly spaced in Fisher's z
 PRIOR_SCALE_Z = 0.25  # scale of a Cauchy prior in Fisher's z: half of all stages within it of independence
@@ -92,6 +92,15 @@ def _informative_pairs(stage: StageProfile) -> tuple[Floats, Bools]:
         return np.empty((0, 2)), np.empty((0, 2), np.bool_)
     ended = ~stage.pairs_cut.all(axis=1)
     return stage.pairs_ms[ended], stage.pairs_cut[ended]
+
+
+def useless_bands(stage: StageProfile, given: float | None) -> Useless:
+    """Bands of latency in which copies may be of no use; none where a correlation is given instead.
+
+    Args:
+        given: correlation to use at every stage; None to use what the traces tell.
+    """
+    return () if given is not None or stage.dependence is None else stage.dependence.bands
 
 
 def known_correlation(stage: StageProfile, distribution: EmpiricalDistribution, given: float | None) -> float:

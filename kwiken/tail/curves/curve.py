@@ -19,8 +19,8 @@ from kwiken.base.errors import InputError
 from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.model.profile.profile import Profile, complete_calls
 from kwiken.model.service.stage import Reissue
-from kwiken.tail.curves.copies import Races, races
-from kwiken.tail.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation
+from kwiken.tail.curves.copies import Races, Useless, races
+from kwiken.tail.curves.copy_correlation import MAX_USEFUL_CORRELATION, known_correlation, useless_bands
 
 _FINE = (0.0, 0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1)
 GRID: tuple[float, ...] = (*_FINE, 0.125, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -35,7 +35,6 @@ class _Points:
 
     fraction: Floats
     after_ms: Floats
-    probability: Floats
     coin: Floats
     mean: Floats
     square: Floats
@@ -48,7 +47,6 @@ class _Points:
         return _Points(
             self.fraction[where],
             self.after_ms[where],
-            self.probability[where],
             self.coin[where],
             self.mean[where],
             self.square[where],
@@ -66,13 +64,12 @@ class Curve:
         hull: (k,) lower convex, non-increasing hull of `variance`, ms².
         vertices: (k,) whether the point is a vertex of the hull.
         after_ms: (k,) age of a call at which its copy is sent, milliseconds; infinite at fraction 0.
-        probability: (k,) share of the calls of that age that get a copy.
-        coin: (k,) probability of the policy: 1 for `single`, less for SingleR. `probability` is smaller than
-            `coin` where tied latencies let more calls reach the age than the wanted share.
+        coin: (k,) share of the calls of that age that get a copy: 1 for `single`, less for SingleR.
         races: moments of calls racing their copies, for exact values between the points.
         ages: moments of `single` at each age, for stages of single calls; SingleR is computed from them. None
             for fan-outs.
         correlation: correlation of a copy's normal score with its call's, 0 or more and below 1.
+        useless: probability that a copy is of no use, by the latency of its call.
     """
 
     fraction: Floats
@@ -81,13 +78,13 @@ class Curve:
     hull: Floats
     vertices: Bools
     after_ms: Floats
-    probability: Floats
     coin: Floats
     races: Races
     distribution: EmpiricalDistribution
     ages: _Points | None = None
     single_r: bool = False
     correlation: float = 0.0
+    useless: Useless = ()
 
     def hull_at(self, fraction: float) -> float:
         """Value of the hull, ms², interpolated between its points.
@@ -104,10 +101,10 @@ class Curve:
             fraction: share of the calls, 0 to 1.
         """
         own = _with_coin(self.races, self.distribution, np.array([min(1.0, fraction)]), 1.0)
-        coins = self._coins_to_try(float(own.fraction[0]))
-        if not len(coins) or not own.fraction[0] > 0:
+        coins = self._coins_to_try(fraction)
+        if not len(coins) or not fraction > 0:
             return 1.0
-        variance = self._variance_with(own, coins)
+        variance = self._variance_with(fraction, coins)
         best = int(np.argmin(variance))
         return float(coins[best]) if variance[best] < (1 - MIN_VARIANCE_GAIN) * own.variance[0] else 1.0
 
@@ -129,11 +126,12 @@ class Curve:
         coins = fraction * self.coin[near] / self.fraction[near]
         return np.unique(coins[coins < 1])
 
-    def _variance_with(self, own: _Points, coins: Floats) -> Floats:
+    def _variance_with(self, fraction: float, coins: Floats) -> Floats:
         if self.ages is None:
-            tried = [_with_coin(self.races, self.distribution, own.fraction, coin) for coin in coins.tolist()]
+            share = np.array([fraction])
+            tried = [_with_coin(self.races, self.distribution, share, coin) for coin in coins.tolist()]
             return np.array([points.variance[0] for points in tried])
-        later = self.ages.select(self.ages.fraction > own.fraction[0])
+        later = self.ages.select(self.ages.fraction > fraction)
         mean = self.ages.mean[0] + coins * (later.mean - self.ages.mean[0])
         square = self.ages.square[0] + coins * (later.square - self.ages.square[0])
         return np.asarray(square - mean * mean)
@@ -154,8 +152,8 @@ class Curve:
             return None
         return Reissue(
             after_ms=float(chosen.after_ms[0]),
-            probability=min(1.0, float(chosen.probability[0]) * chance),
-            fraction=min(1.0, float(chosen.fraction[0]) * chance),
+            probability=chance,
+            fraction=float(chosen.fraction[0]) * chance,
         )
 
     def moments(self, policy: Reissue | None) -> tuple[float, float]:
@@ -177,6 +175,7 @@ def reissue_curve(
     grid: tuple[float, ...] = GRID,
     policies: Collection[str] = POLICIES,
     correlation: float = 0.0,
+    useless: Useless = (),
 ) -> Curve:
     """Variance-response curve of the best policy of one copy at each share of calls.
 
@@ -190,6 +189,7 @@ def reissue_curve(
         policies: names from `POLICIES` to choose from.
         correlation: correlation of a copy's normal score with its call's, 0 or more and below 1 (see
             `kwiken.tail.curves.copies`).
+        useless: probability that a copy is of no use, by the latency of its call.
 
     Returns:
         A curve with at most as many points as the grid; shares that the samples cannot tell apart become one
@@ -202,7 +202,7 @@ def reissue_curve(
     matrix = np.asarray(calls_ms, dtype=float)
     copies = EmpiricalDistribution.of(matrix) if distribution is None else distribution
     _check(matrix, copies, policies, correlation)
-    race = races(matrix, copies, correlation)
+    race = races(matrix, copies, correlation, useless)
     shares = np.asarray(grid, dtype=float)
     if matrix.ndim > 1 and matrix.shape[1] > 1:
         ages, best = None, _fan_out_points(race, copies, shares, policies)
@@ -217,13 +217,13 @@ def reissue_curve(
         hull=hull,
         vertices=vertices,
         after_ms=best.after_ms,
-        probability=best.probability,
         coin=best.coin,
         races=race,
         distribution=copies,
         ages=ages,
         single_r="single_r" in policies,
         correlation=correlation,
+        useless=useless,
     )
 
 
@@ -245,14 +245,10 @@ def _check(
 def _with_coin(race: Races, copies: EmpiricalDistribution, fractions: Floats, coin: float) -> _Points:
     """Policies that reissue these shares, all with one coin, and their moments."""
     outs = copies.time_outs(np.minimum(1.0, fractions / coin))
-    mean, square = np.empty(len(fractions)), np.empty(len(fractions))
-    for thinned in np.unique(outs.probability).tolist():
-        mask = outs.probability == thinned
-        mean[mask], square[mask] = race.moments(outs.after_ms[mask], thinned * coin)
+    mean, square = race.moments(outs.after_ms, coin)
     return _Points(
         outs.fraction * coin,
         outs.after_ms,
-        np.where(np.isfinite(outs.after_ms), outs.probability * coin, 1.0),
         np.where(np.isfinite(outs.after_ms), coin, 1.0),
         mean,
         square,
@@ -276,7 +272,6 @@ def _single_points(single: _Points, policies: Collection[str]) -> _Points:
     return _Points(
         single.fraction,
         np.where(single.fraction > 0, single.after_ms[chosen], np.inf),
-        np.where(single.fraction > 0, single.probability[chosen] * share, 1.0),
         np.where(single.fraction > 0, share, 1.0),
         _mixed(single.mean, share, chosen),
         _mixed(single.square, share, chosen),
@@ -318,7 +313,7 @@ def _fan_out_points(
         fits = best.fraction <= coin
         tried = _with_coin(race, copies, best.fraction[fits], coin)
         better = tried.variance < (1 - MIN_VARIANCE_GAIN) * best.variance[fits]
-        for name in ("after_ms", "probability", "coin", "mean", "square", "fraction"):
+        for name in ("after_ms", "coin", "mean", "square", "fraction"):
             getattr(best, name)[np.flatnonzero(fits)[better]] = getattr(tried, name)[better]
     return _distinct(best)
 
@@ -384,5 +379,8 @@ def stage_curves(
         rho = known_correlation(raced, distribution, copy_correlation)
         if rho < MAX_USEFUL_CORRELATION:
             calls = complete_calls(raced, distribution, np.random.default_rng([seed, i]))
-            curves[stage.name] = reissue_curve(calls, distribution, grid=grid, correlation=rho)
+            useless = useless_bands(raced, copy_correlation)
+            curves[stage.name] = reissue_curve(
+                calls, distribution, grid=grid, correlation=rho, useless=useless
+            )
     return curves

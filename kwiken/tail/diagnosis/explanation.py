@@ -23,7 +23,7 @@ from kwiken.tail.diagnosis.excess import SlowRequests, slow_in, slow_requests
 from kwiken.tail.diagnosis.heat_map import Heat, heat_maps
 from kwiken.tail.diagnosis.joint_slowness import JointSlowness, joint_copies, joint_stages
 from kwiken.tail.diagnosis.slow_replicas import SlowReplica, slow_replicas
-from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation, compared_rows
 
 WHAT_IF_BUDGET = 0.05  # reissue budget tried at every stage, as a share of all work
 
@@ -333,8 +333,7 @@ def _alone(profile: Profile, shares: Costs, budget: float, seed: int) -> dict[st
     """Gain of the whole budget at each stage that may be reissued, on common random numbers."""
     curves = stage_curves(profile, seed=seed)
     bounds = curve_bounds(profile, curves, seed=seed)
-    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    paired = PairedSimulation(profile, curves, rows, seed=seed)
+    paired = PairedSimulation(profile, curves, compared_rows(profile), seed=seed)
     base = _p99(paired.set_choices({}))
     found = {}
     for name, curve in curves.items():

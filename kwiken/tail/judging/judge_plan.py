@@ -6,7 +6,7 @@ Percentiles of latency, extra work and copies that the ledger denied are judged,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -19,6 +19,7 @@ from kwiken.base.jobs import Job, Spread, one_by_one
 from kwiken.model.latency import ladder
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Ladder, Plan
+from kwiken.model.profile.copy_dependence import at_end, uncertain, unshown_stages
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.judging.judged_plans import PLAN, rivals
 from kwiken.tail.judging.judged_requests import Segment, by_segment, by_time, check_requests, edges_of
@@ -178,14 +179,17 @@ def judge_segments(
     count = sum(segment.requests.requests for segment in segments)
     times = max(1, -(-MIN_REPLAYED // count))
     ways = [(way, rho) for rho in correlations for way in first.plans]
+    ends = [
+        [replace(segment, requests=at_end(segment.requests, end)) for segment in segments]
+        for end in (("low", "high") if any(map(_uncertain, segments)) and None in correlations else ())
+    ]
+    runs = [(segments, way, rho) for way, rho in ways] + [(each, PLAN, None) for each in ends]
     jobs: list[Job] = [
-        (_played, (segment, way, rho, times, sampled, seed)) for way, rho in ways for segment in segments
+        (_played, (segment, way, rho, times, sampled, seed)) for some, way, rho in runs for segment in some
     ]
     results = list(spread(jobs))
-    played = {
-        one: _Played.join(results[at * len(segments) : (at + 1) * len(segments)])
-        for at, one in enumerate(ways)
-    }
+    joined = [_Played.join(results[at * len(segments) : (at + 1) * len(segments)]) for at in range(len(runs))]
+    played = dict(zip(ways, joined, strict=False))
     some = next(iter(played.values()))
     kept = by_segment(segments, times) if edges_s is None else by_time(some.started_s, edges_s)
     bootstrap = BlockBootstrap(len(some.before_ms), seed=seed)
@@ -207,9 +211,18 @@ def judge_segments(
             for each in kept
         ),
         arms=tuple(
-            _arm(way, rho, found, [each.rows for each in kept], bootstrap, before)
+            _arm(
+                way,
+                rho,
+                found,
+                [each.rows for each in kept],
+                bootstrap,
+                before,
+                joined[len(ways) :] if (way, rho) == (PLAN, None) else (),
+            )
             for (way, rho), found in played.items()
         ),
+        unshown=tuple(sorted({name for each in segments for name in unshown_stages(each.requests, plan)})),
         in_sample=any(segment.plans[PLAN].profile == segment.requests.digest for segment in segments),
     )
 
@@ -254,6 +267,10 @@ def _played(
     return _Played(np.repeat(started_s, times), found.before_ms, found.after_ms, found.spent, kept.wanted)
 
 
+def _uncertain(segment: Segment) -> bool:
+    return any(uncertain(stage) for stage in segment.requests.stages)
+
+
 def sampled_terms(terms: LedgerTerms, sampled: float) -> LedgerTerms:
     """Terms of a ledger for the share of a service's requests that traces hold.
 
@@ -270,13 +287,16 @@ def _arm(
     stretches: Sequence[NDArray[np.int64]],
     bootstrap: BlockBootstrap,
     before: Floats,
+    ends: Sequence[_Played],
 ) -> Arm:
+    """Outcome of one way; its interval covers what the ends of the copies' dependence would give too."""
     whole, after = ladder(found.before_ms), ladder(found.after_ms)
-    resampled = 1.0 - bootstrap.percentiles(found.after_ms) / np.maximum(before, np.finfo(float).tiny)
+    least = np.maximum(before, np.finfo(float).tiny)
+    resampled = [1.0 - bootstrap.percentiles(each.after_ms) / least for each in (found, *ends)]
     cuts = {}
     for i, name in enumerate(FIELDS):
-        low, high = interval(resampled[:, i])
-        cuts[name] = Cut(share=cut(getattr(whole, name), getattr(after, name)), low=low, high=high)
+        low, high = zip(*(interval(each[:, i]) for each in resampled), strict=True)
+        cuts[name] = Cut(share=cut(getattr(whole, name), getattr(after, name)), low=min(low), high=max(high))
     return Arm(
         way=way,
         correlation=correlation,

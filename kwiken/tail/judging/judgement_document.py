@@ -94,6 +94,8 @@ class Judgement(_Struct, frozen=True):
         arms: outcome of every way to spend the budget, at every correlation of copies with their calls.
         in_sample: whether the plan was learned from the very requests that it is judged on, so that its cut
             says little of later ones.
+        unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: the
+            plan's cut holds if a copy is as quick as a usual call, and its interval says nothing.
     """
 
     service: str
@@ -104,6 +106,7 @@ class Judgement(_Struct, frozen=True):
     stretches: tuple[Stretch, ...]
     arms: tuple[Arm, ...]
     in_sample: bool = False
+    unshown: tuple[str, ...] = ()
 
     def arm(self, way: str, correlation: float | None = None) -> Arm:
         """Outcome of one way at one correlation.

@@ -23,7 +23,6 @@ from kwiken.model.plan.rounding import rounded_up_ms
 from kwiken.model.profile.profile import Profile
 from kwiken.model.profile.subset import part_of
 from kwiken.tail.apportion.margin import SPLITS, Rows, likely_mean
-from kwiken.tail.curves.copies import copy_generator
 from kwiken.tail.planning.notes import (
     CatchUpNote,
     CatchUpUnspent,
@@ -198,10 +197,10 @@ class LateRequestReplay:
             StageReplay(
                 stage,
                 draft.cost.stages.get(stage.name, 0.0),
-                copy_generator(seed, i),
+                np.random.default_rng([seed, i]),
                 copy_correlation=copy_correlation,
                 races=stage.name in most.reissue or _reissued(draft.stages.get(stage.name)),
-                predrawn=True,
+                by_row=True,
             )
             for i, stage in enumerate(self._profile.stages)
         ]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-import numpy as np
-
 from kwiken.model.latency import percentile
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.profile import Profile
@@ -15,7 +13,7 @@ from kwiken.tail.apportion.sum_of_variances import choices_of
 from kwiken.tail.curves.curve import Curve
 from kwiken.tail.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.tail.planning.study import PlanStudy
-from kwiken.tail.simulation.common_random_numbers import ROWS, PairedSimulation, smooth_p99
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation, compared_rows, smooth_p99
 
 MORE = 0.01  # of all work, that a stage is given beyond its share
 
@@ -45,8 +43,7 @@ def p99_cuts(profile: Profile, study: PlanStudy, *, seed: int = 0) -> dict[str, 
     if not study.curves or not profile.requests:
         return {}
     choices = choices_of(study.curves, study.allocation)
-    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    paired = PairedSimulation(profile, study.curves, rows, seed=seed)
+    paired = PairedSimulation(profile, study.curves, compared_rows(profile), seed=seed)
     whole = smooth_p99(paired.set_choices(choices))
     found = {}
     for name, curve in study.curves.items():
@@ -101,8 +98,7 @@ def _larger(
 ) -> Iterator[tuple[float, float]]:
     """Larger budgets up to `MAX_BUDGET_NAMED`, each with the share by which it would cut p99."""
     prices = {name: plan.cost.stages[name] for name in curves}
-    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // profile.requests))
-    paired = PairedSimulation(profile, curves, rows, seed=seed)
+    paired = PairedSimulation(profile, curves, compared_rows(profile), seed=seed)
     base = _p99(paired, {})
     by_tail = MeanVarianceApportioner(profile, curves)
     budget = plan.budgets.reissue

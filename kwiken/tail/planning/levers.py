@@ -20,11 +20,11 @@ from kwiken.model.profile.copy_estimates import unread_shares
 from kwiken.model.profile.profile import Profile
 from kwiken.model.service.stage import Reissue
 from kwiken.tail.apportion.apportioner import INSURANCE, Apportioner, caution_notes
+from kwiken.tail.apportion.candidates import least_p99
 from kwiken.tail.apportion.notes import ApportionNote
 from kwiken.tail.apportion.policies import chosen
 from kwiken.tail.apportion.sum_of_variances import Allocation
 from kwiken.tail.curves.confidence import CurveBounds
-from kwiken.tail.curves.copies import copy_generator
 from kwiken.tail.curves.curve import MIN_CALLS_FOR_CURVE, Curve, stage_curves
 from kwiken.tail.partial.loss_budget import (
     PartialSettings,
@@ -95,7 +95,8 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
     aim = Apportioner(
         profile, curves, prices, settings.objective, settings.spread, settings.insurance, settings.seed
     )
-    found = chosen(profile, curves, prices, aim(budget), seed=settings.seed)
+    allocation = least_p99(profile, curves, prices, aim, budget, seed=settings.seed)
+    found = chosen(profile, curves, prices, allocation, seed=settings.seed)
     return ReissueStudy(
         curves,
         found.allocation,
@@ -272,7 +273,7 @@ def raced_calls(
     for i, stage in enumerate(profile.stages):
         if stage.name in names:
             stage_replay = StageReplay(
-                stage, 0.0, copy_generator(seed, i), copy_correlation=copy_correlation, predrawn=True
+                stage, 0.0, np.random.default_rng([seed, i]), copy_correlation=copy_correlation
             )
             found[stage.name] = stage_replay.raced(policies.get(stage.name))
     return found

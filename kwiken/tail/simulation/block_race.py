@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
+from scipy.special import ndtri
 
 from kwiken.base.arrays import Bools, Floats
 from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.model.service.stage import Reissue
-from kwiken.tail.curves.copies import correlated_copies
+from kwiken.tail.curves.copies import Useless, correlated_copies
 
 Ints = NDArray[np.int64]
 
@@ -43,49 +44,52 @@ class CopySource(Protocol):
         """
 
 
-class PredrawnCopies(NamedTuple):
-    """Random numbers of all calls of a block, drawn before the race.
-
-    Attributes:
-        normals: (k, width) standard normal values, which decide the copies' latencies.
-        coins: (k, width) uniform values from 0 to 1.
-    """
-
-    normals: Floats
-    coins: Floats
-
-
 @dataclass(frozen=True)
 class CopyDraws:
-    """Source of the copies and coins of a block of requests.
+    """Source of the copies and coins of a block of requests: common random numbers for all policies.
+
+    A draw is a function of its call's number and of nothing else. So two plans give different latencies only
+    where their policies differ, and numbers are computed for late calls only.
 
     Attributes:
+        key: number that tells the draws of one stage and run from those of others.
+        numbers: (k,) number of each request of the block among all requests.
+        width: number of calls of a request, 1 or more.
         rho: correlation of a copy's normal score with its call's, 0 or more and below 1.
         calls: (k, width) latencies of the calls before any race, milliseconds; None for independent copies.
-        predrawn: random numbers of the calls, drawn in advance; None to draw on demand.
+        useless: probability that a copy is of no use, by the latency of its call.
     """
 
     distribution: EmpiricalDistribution
-    rng: np.random.Generator
+    key: int
+    numbers: Ints
+    width: int
     rho: float = 0.0
     calls: Floats | None = None
-    predrawn: PredrawnCopies | None = None
+    useless: Useless = ()
+    _sends: Iterator[int] = field(default_factory=lambda: count(2), repr=False, compare=False)
 
     def copies(self, which: Ints) -> Floats:
-        """See `CopySource`."""
-        if self.calls is None and self.predrawn is None:
-            return self.distribution.draw(self.rng, len(which))
-        if self.predrawn is None:
-            normals = self.rng.standard_normal(len(which))
-        else:
-            normals = self.predrawn.normals.ravel()[which]
+        """See `CopySource`; a second copy of a call is drawn anew."""
+        levels = self._levels(which, next(self._sends))
         if self.calls is None:
-            return self.distribution.quantile(ndtr(normals))
-        return correlated_copies(self.distribution, self.calls.ravel()[which], normals, self.rho)
+            return self.distribution.quantile(levels)
+        calls, normal = self.calls.ravel()[which], ndtri(levels)
+        return correlated_copies(self.distribution, calls, normal, self.rho, self.useless)
 
     def coins(self, which: Ints) -> Floats:
         """See `CopySource`."""
-        return self.rng.random(len(which)) if self.predrawn is None else self.predrawn.coins.ravel()[which]
+        return self._levels(which, 1)
+
+    def _levels(self, which: Ints, stream: int) -> Floats:
+        """(m,): uniform values from 0 to 1 by the calls' numbers (finaliser of SplitMix64, Steele 2014)."""
+        number = self.numbers[which // self.width] * self.width + which % self.width
+        mixed = (number.astype(np.uint64) << np.uint64(5)) + np.uint64(stream)
+        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + np.uint64(self.key)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        mixed ^= mixed >> np.uint64(31)
+        return np.asarray((mixed >> np.uint64(11)) * 2.0**-53)
 
 
 class _SentCopies(NamedTuple):
@@ -203,11 +207,11 @@ class BlockRace:
         none: Ints = np.broadcast_to(0, len(self.ends))
         by_policy, by_lateness = none, none
         for sent in self._sent:
-            count = self._count(sent.calls, sent.age_ms, stop_ms)
+            number = self._count(sent.calls, sent.age_ms, stop_ms)
             if sent.by_lateness:
-                by_lateness = count if by_lateness is none else np.add(by_lateness, count, out=count)
+                by_lateness = number if by_lateness is none else np.add(by_lateness, number, out=number)
             else:
-                by_policy = count if by_policy is none else np.add(by_policy, count, out=count)
+                by_policy = number if by_policy is none else np.add(by_policy, number, out=number)
         return by_policy, by_lateness
 
     def _count(self, calls: Ints, age_ms: Floats | float, stop_ms: Floats | None) -> Ints:

@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.model.latency import start_times
-from kwiken.model.profile.profile import Profile, StageProfile, complete_calls
-from kwiken.tail.curves.copies import copy_generator, correlated_copies
+from kwiken.model.plan.plan import StagePlan
+from kwiken.model.plan.rounding import rounded
+from kwiken.model.profile.profile import Profile, StageProfile
 from kwiken.tail.curves.curve import Curve
+from kwiken.tail.simulation.stage_replay import StageReplay
 
 Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability
 
-ROWS = 10_000  # upper bound, roughly, of the requests that allocations are compared on
+ROWS = 10_000  # requests that allocations are compared on, roughly
 NEAR_P99 = (0.985, 0.995)  # quantiles that `smooth_p99` averages between
 
 
@@ -41,12 +43,20 @@ def smooth_p99(latency_ms: Floats) -> float:
     return float(np.partition(latency_ms, (first, last))[first:last].mean())
 
 
+def compared_rows(profile: Profile) -> Rows:
+    """(n,): indices of requests to compare allocations on: about `ROWS`, each as often as the others."""
+    rows = np.repeat(np.arange(profile.requests), max(1, ROWS // max(1, profile.requests)))
+    return rows[:: max(1, len(rows) // ROWS)]
+
+
 class PairedSimulation:
     """Simulated requests of a profile, with a copy and a coin drawn once for every call.
 
+    On the rows of an expectation (`expected_rows`) and with its seed, latencies are those of the expectation.
+
     Args:
         curves: curve of each stage that may be reissued; a copy has its distribution and correlation.
-        rows: (n,) indices of requests; of more than `ROWS` an even subsample is used.
+        rows: (n,) indices of requests.
 
     Raises:
         InputError: when there are no rows.
@@ -62,20 +72,25 @@ class PairedSimulation:
     ) -> None:
         if not len(rows):
             raise InputError("there are no requests to compare allocations on")
-        self._rows = rows[:: max(1, len(rows) // ROWS)]
         self._stages = profile.stages
-        self._races = {
-            stage.name: _StageRaces(stage, curves[stage.name], self._rows, copy_generator(seed, i))
+        replays = {
+            stage.name: StageReplay(
+                stage,
+                0.0,
+                np.random.default_rng([seed, i]),
+                copy_correlation=_given(curves.get(stage.name)),
+                races=stage.name in curves,
+            )
             for i, stage in enumerate(profile.stages)
-            if stage.name in curves
         }
+        self._races = {name: _StageRaces(replays[name], curve, rows) for name, curve in curves.items()}
         inner = {parent for stage in profile.stages for parent in stage.after}
         self._sinks = [stage.name for stage in profile.stages if stage.name not in inner]
         self._below = _descendants(profile.stages)
         self._alone = {
-            stage.name: stage.latency_ms[self._rows]
-            for stage in profile.stages
-            if stage.name not in self._races
+            name: replay.alone(rows, np.empty(len(rows)))
+            for name, replay in replays.items()
+            if name not in self._races
         }
         self._choices: dict[str, Choice] = {}
         self._ends: dict[str, Floats] = {}
@@ -124,36 +139,30 @@ class PairedSimulation:
         return np.asarray(np.maximum.reduce([ends[name] for name in self._sinks]))
 
 
-class _StageRaces:
-    """Calls of one stage, each with its copy and its coin."""
+def _given(curve: Curve | None) -> float | None:
+    """Correlation of a curve's copies; None where more than that is known of them."""
+    if curve is None:
+        return 0.0
+    return None if curve.useless else curve.correlation
 
-    def __init__(self, stage: StageProfile, curve: Curve, rows: Rows, rng: np.random.Generator) -> None:
-        self._calls = complete_calls(stage.without_lag(), curve.distribution, rng)[rows]
-        lag_ms = stage.lag_ms if stage.lag_ms is not None else np.zeros(stage.calls_ms.shape)
-        self._lag = lag_ms[rows]
-        self._copies = correlated_copies(
-            curve.distribution, self._calls, rng.standard_normal(self._calls.shape), curve.correlation
-        )
-        self._coins = rng.random(self._calls.shape)
-        self._curve = curve
+
+class _StageRaces:
+    """Races of one stage in the chosen requests, by share of calls and coin."""
+
+    def __init__(self, replay: StageReplay, curve: Curve, rows: Rows) -> None:
+        self._replay, self._curve, self._rows = replay, curve, rows
         self._last: tuple[Choice, Floats] | None = None
 
     def latency(self, choice: Choice) -> Floats:
         """(n,): latency of the slowest call, ms, under a choice; the last result is cached."""
         if self._last is None or self._last[0] != choice:
-            self._last = (choice, self._raced(choice))
+            policy = self._curve.policy(choice[0], coin=choice[1])
+            if policy is None:
+                latency = self._replay.alone(self._rows, np.empty(len(self._rows)))
+            else:
+                latency = self._replay.play(self._rows, StagePlan(reissue=rounded(policy)), None).latency_ms
+            self._last = (choice, latency)
         return self._last[1]
-
-    def _raced(self, choice: Choice) -> Floats:
-        policy = self._curve.policy(choice[0], coin=choice[1])
-        calls = self._calls
-        if policy is not None:
-            sent = (calls > policy.after_ms) & (self._coins < policy.probability)
-            calls = np.where(sent, np.minimum(calls, policy.after_ms + self._copies), calls)
-        return self._slowest(calls)
-
-    def _slowest(self, calls: Floats) -> Floats:
-        return np.asarray(np.fmax.reduce(calls + self._lag, axis=1, initial=0.0))
 
 
 def _descendants(stages: Sequence[StageProfile]) -> dict[str, set[str]]:

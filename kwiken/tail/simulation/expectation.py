@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -12,9 +13,10 @@ from kwiken.base.arrays import Floats
 from kwiken.model.latency import PERCENTILES
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Budgets, Expected, Intervals, Ladder, Plan
+from kwiken.model.profile.copy_dependence import at_end, uncertain, unshown_stages
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.simulation.kept_budgets import kept_to
-from kwiken.tail.simulation.trace_driven import REQUESTS, Simulation, replay
+from kwiken.tail.simulation.trace_driven import REQUESTS, Rows, Simulation, replay
 
 INTERVAL_LEVEL = 0.9
 RESAMPLES = 200
@@ -76,6 +78,12 @@ def interval(resampled: Floats) -> tuple[float, float]:
     return low, high
 
 
+def expected_rows(profile: Profile) -> Rows:
+    """(n,): indices of the requests that an expectation replays, in order of time: each equally often."""
+    order = np.argsort(profile.started_s, kind="stable")
+    return np.repeat(order, max(1, REQUESTS // max(1, profile.requests)))
+
+
 def expect(
     profile: Profile,
     plan: Plan,
@@ -98,13 +106,17 @@ def expect(
         p99.9 they mean little below some 10,000 requests, since a resample holds no slower request than was
         seen.
     """
-    order = np.argsort(profile.started_s, kind="stable")
-    times = max(1, REQUESTS // max(1, profile.requests))
-    rows = np.repeat(order, times)
-    simulation = replay(profile, plan, rows, seed=seed, copy_correlation=copy_correlation)
-    if ledger is not None:
-        again = partial(replay, profile, rows=rows, seed=seed, copy_correlation=copy_correlation)
-        simulation = kept_to(simulation, profile.started_s[order], plan, ledger, again).simulation
+    rows = expected_rows(profile)
+
+    def played(known: Profile) -> Simulation:
+        again = partial(replay, known, rows=rows, seed=seed, copy_correlation=copy_correlation)
+        found = again(plan)
+        if ledger is None:
+            return found
+        return kept_to(found, np.sort(profile.started_s), plan, ledger, again).simulation
+
+    simulation = played(profile)
+    unshown = () if copy_correlation is not None else unshown_stages(profile, plan)
     bootstrap = BlockBootstrap(len(rows), seed=seed)
     spends = {
         "reissue": simulation.expected_spent,
@@ -113,7 +125,7 @@ def expect(
     }
     bounds = Intervals(
         before=_bounds(bootstrap, simulation.before_ms),
-        after=_bounds(bootstrap, simulation.after_ms),
+        after={} if unshown else _bounds_after(bootstrap, profile, plan, simulation, played),
         spent={
             lever: interval(bootstrap.means(spent))
             for lever, spent in spends.items()
@@ -126,7 +138,24 @@ def expect(
         spent=Budgets(**{lever: min(1.0, float(spent.mean())) for lever, spent in spends.items()}),
         interval=INTERVAL_LEVEL,
         bounds=bounds,
+        unshown=unshown,
     )
+
+
+def _bounds_after(
+    bootstrap: BlockBootstrap,
+    profile: Profile,
+    plan: Plan,
+    simulation: Simulation,
+    played: Callable[[Profile], Simulation],
+) -> dict[str, tuple[float, float]]:
+    """Bounds of the percentiles with the plan: by the requests drawn, and by what is known of the copies."""
+    found = _bounds(bootstrap, simulation.after_ms)
+    if not any(uncertain(stage) for stage in profile.stages if stage.name in plan.stages):
+        return found
+    low = _bounds(bootstrap, played(at_end(profile, "low")).after_ms)
+    high = _bounds(bootstrap, played(at_end(profile, "high")).after_ms)
+    return {name: (min(low[name][0], at[0]), max(high[name][1], at[1])) for name, at in found.items()}
 
 
 def _bounds(bootstrap: BlockBootstrap, latency_ms: Floats) -> dict[str, tuple[float, float]]:

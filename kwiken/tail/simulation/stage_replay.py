@@ -21,8 +21,8 @@ from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, StagePlan
 from kwiken.model.profile.distribution import EmpiricalDistribution
 from kwiken.model.profile.profile import StageProfile, complete_calls
 from kwiken.model.service.stage import Reissue
-from kwiken.tail.curves.copy_correlation import known_correlation
-from kwiken.tail.simulation.block_race import BlockRace, CopyDraws, PredrawnCopies
+from kwiken.tail.curves.copy_correlation import known_correlation, useless_bands
+from kwiken.tail.simulation.block_race import BlockRace, CopyDraws
 
 Rows = NDArray[np.int64]
 Ints = NDArray[np.int64]
@@ -73,8 +73,8 @@ class StageReplay:
         rng: random generator for copies, coins and latencies of cancelled calls.
         copy_correlation: correlation of a copy's normal score with its call's, 0 or more and below 1; None to
             estimate it from the stage's profile.
-        predrawn: whether the copy and the coin of every call are drawn at the start, so that policies are
-            compared by common random numbers. For policies of one copy; takes memory for all calls.
+        by_row: whether a recorded request has the same draws wherever it is replayed, rather than draws by
+            its position among those replayed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class StageReplay:
         *,
         copy_correlation: float | None = None,
         races: bool = True,
-        predrawn: bool = False,
+        by_row: bool = False,
     ) -> None:
         self.name, self.after = stage.name, stage.after
         raced = stage.without_lag()
@@ -98,14 +98,12 @@ class StageReplay:
         self._each = (
             None if np.isnan(self.calls_ms).any() else self.calls_ms.shape[1]
         )  # calls of every request
-        self._distribution, self._rng = distribution, rng
+        self._distribution = distribution
         self._races = races and len(distribution) > 0
         self._rho = known_correlation(raced, distribution, copy_correlation) if self._races else 0.0
+        self._useless = useless_bands(stage, copy_correlation)
         self._weights = utility_shares(stage.calls_ms, stage.worth)
-        shape = self.calls_ms.shape
-        self._predrawn: PredrawnCopies | None = None
-        if predrawn and self._races:
-            self._predrawn = PredrawnCopies(rng.standard_normal(shape), rng.random(shape))
+        self._by_row, self._key = by_row, int(rng.integers(1 << 63))
         self.cost = share / stage.calls_per_request if stage.calls_per_request else 0.0
 
     def alone(self, rows: Rows, out: Floats) -> Floats:
@@ -142,7 +140,13 @@ class StageReplay:
         return ends
 
     def play(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, *, alone_ms: Floats | None = None
+        self,
+        rows: Rows,
+        plan: StagePlan,
+        start_ms: Floats | None,
+        *,
+        alone_ms: Floats | None = None,
+        first: int = 0,
     ) -> StageOutcome:
         """Replay requests under a plan, in blocks that bound the memory.
 
@@ -151,6 +155,7 @@ class StageReplay:
             start_ms: (k,) age of the requests when the stage starts, milliseconds; None for 0.
             alone_ms: (k,) latencies that `alone` finds, milliseconds, which those of the outcome overwrite;
                 None to find them here.
+            first: number of the first of these requests, which tells its draws from those of others.
         """
         block = max(1, MAX_CELLS // self.calls_ms.shape[1])
         latency = self.alone(rows, np.empty(len(rows))) if alone_ms is None else alone_ms
@@ -158,11 +163,11 @@ class StageReplay:
         for at in range(0, max(1, len(rows)), block):
             part = slice(at, at + block)
             start = None if start_ms is None else start_ms[part]
-            parts.append(self._play_block(rows[part], plan, start, latency[part]))
+            parts.append(self._play_block(rows[part], plan, start, latency[part], first + at))
         return StageOutcome.joined(latency, parts)
 
     def _play_block(
-        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, latency_ms: Floats
+        self, rows: Rows, plan: StagePlan, start_ms: Floats | None, latency_ms: Floats, first: int
     ) -> StageOutcome:
         # Arrays as long as a block are fresh pages to the system, which cost more than what is computed in
         # them: what is zero throughout takes none, and what is no longer needed is overwritten.
@@ -171,7 +176,8 @@ class StageReplay:
         single = self.calls_ms.shape[1] == 1
         alone = single and self._lag_ms is None  # the latency without a plan is that of the only call
         calls = latency_ms[:, None] if alone else np.take(self.calls_ms, rows, axis=0)
-        race = BlockRace(calls, self._draws(rows, calls))
+        numbers = rows if self._by_row else np.arange(first, first + len(rows))
+        race = BlockRace(calls, self._draws(numbers, calls))
         if plan.catch_up is not None:
             start = np.zeros(len(rows)) if start_ms is None else start_ms
             if plan.catch_up.threads > 1:
@@ -227,13 +233,10 @@ class StageReplay:
         race.ends[late] *= 1.0 - self._work * (1.0 - 1.0 / policy.speedup)
         return np.asarray(late * count * policy.extra_work, dtype=float)
 
-    def _draws(self, rows: Rows, calls: Floats) -> CopyDraws:
-        predrawn = None
-        if self._predrawn is not None:
-            predrawn = PredrawnCopies(self._predrawn.normals[rows], self._predrawn.coins[rows])
-        return CopyDraws(
-            self._distribution, self._rng, self._rho, calls.copy() if self._rho > 0 else None, predrawn
-        )
+    def _draws(self, numbers: Ints, calls: Floats) -> CopyDraws:
+        own = calls.copy() if self._rho > 0 or self._useless else None
+        width = calls.shape[1]
+        return CopyDraws(self._distribution, self._key, numbers, width, self._rho, own, self._useless)
 
 
 def stop_times(ends_ms: Floats, count: Ints, policy: PartialPolicy) -> Floats:

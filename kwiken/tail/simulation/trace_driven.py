@@ -174,7 +174,8 @@ def replay(
     replayer = Replayer(profile, plan, seed=seed, copy_correlation=copy_correlation)
     starts = range(0, max(1, len(rows)), REQUESTS_PER_BLOCK)
     width = len(profile.stages)
-    return replayer.join([replayer.run([rows[at : at + REQUESTS_PER_BLOCK]] * width) for at in starts])
+    parts = [replayer.run([rows[at : at + REQUESTS_PER_BLOCK]] * width, first=at) for at in starts]
+    return replayer.join(parts)
 
 
 @dataclass(frozen=True)
@@ -295,12 +296,13 @@ class Replayer:
             for i, stage in enumerate(self._profile.stages)
         ]
 
-    def run(self, rows: list[Rows]) -> _Part:
+    def run(self, rows: list[Rows], *, first: int = 0) -> _Part:
         """Replay a block.
 
         Args:
             rows: (n,) indices of the recorded requests whose latencies a stage takes, for each stage in
                 order.
+            first: number of the first of these requests, which tells its draws from those of others.
         """
         arrays = _Arrays(len(rows[0]))
         before, after = _Ends(self._profile.stages, arrays), _Ends(self._profile.stages, arrays)
@@ -313,7 +315,7 @@ class Replayer:
             plan = self._plans.get(replayed.name)
             if plan is not None:
                 start = start_times(replayed, after.of, out=scratch)
-                outcome = replayed.play(chosen, plan, start, alone_ms=latency)
+                outcome = replayed.play(chosen, plan, start, alone_ms=latency, first=first)
                 after.add(replayed, latency, start)
                 spent += np.multiply(outcome.copies, replayed.cost, out=scratch)
                 expected += np.multiply(outcome.expected, replayed.cost, out=scratch)

@@ -15,9 +15,9 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.change_over_time import IN_HISTOGRAMS, drift
 from kwiken.model.profile.codec import profile_from_json, profile_to_json
-from kwiken.model.profile.decay import decayed
 from kwiken.model.profile.notes import StagesChanged
 from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.profile.weighting import decayed
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 

@@ -87,13 +87,31 @@ def test_weighted_time_outs_agree_with_repeated_values() -> None:
     weighted = EmpiricalDistribution(values, counts / counts.sum())
     wanted = np.array([0.0, 0.01, 0.05, 0.2, 0.5, 0.9, 1.0])
     a, b = repeated.time_outs(wanted), weighted.time_outs(wanted)
-    assert np.allclose(a.fraction, b.fraction, atol=0.01)
+    assert np.array_equal(a.after_ms, b.after_ms)
     for outs in (a, b):
-        spent = [
-            q * repeated.tail(np.array([t]))[0] for t, q in zip(outs.after_ms, outs.probability, strict=True)
-        ]
-        assert np.allclose(spent, outs.fraction)
-        assert np.allclose(outs.fraction, wanted, rtol=0.011)
+        assert np.allclose(outs.fraction, repeated.tail(outs.after_ms))
+        assert (outs.fraction <= wanted + 1e-9).all()
+
+
+LATENCIES = {
+    "tied": st.lists(st.sampled_from([1.0, 2.0, 3.0, 40.0]), min_size=1, max_size=200),
+    "bucketed": st.lists(st.floats(0, 100).map(lambda ms: 5.0 * round(ms / 5)), min_size=1, max_size=200),
+    "constant": st.lists(st.just(7.0), min_size=1, max_size=50),
+    "mixed": st.lists(st.one_of(st.just(10.0), st.floats(0, 1000)), min_size=1, max_size=200),
+}
+
+
+@pytest.mark.parametrize("kind", LATENCIES)
+@given(data=st.data())
+def test_time_outs_copy_at_most_the_share_and_no_earlier_age_would(kind: str, data: st.DataObject) -> None:
+    calls = np.sort(data.draw(LATENCIES[kind]))
+    wanted = data.draw(st.floats(0, 1))
+    outs = EmpiricalDistribution(calls).time_outs(np.array([wanted]))
+    late = float((calls > outs.after_ms[0]).mean())
+    assert late == pytest.approx(outs.fraction[0])
+    assert late <= wanted + 1e-9
+    earlier = calls[calls < min(outs.after_ms[0], calls[-1])]
+    assert not len(earlier) or float((calls > earlier[-1]).mean()) > wanted - 1e-9
 
 
 def test_missing_calls_are_in_no_pool(stage_of: StageOf) -> None:

@@ -86,7 +86,7 @@ def test_rare_slow_mode_anchor() -> None:
 def test_agrees_with_the_formula_of_the_source(samples: list[float], fraction: float) -> None:
     x = np.array(samples) + np.arange(len(samples)) * 1e-3  # hardly any ties
     curve = reissue_curve(x)
-    hits = np.flatnonzero(np.isclose(curve.fraction, fraction) & (curve.probability == 1))
+    hits = np.flatnonzero(np.isclose(curve.fraction, fraction) & (curve.coin == 1))
     for hit in hits:
         mean, variance = textbook_point(x, float(curve.fraction[hit]))
         assert curve.mean_ms[hit] == pytest.approx(mean, rel=1e-9, abs=1e-9)
@@ -96,7 +96,7 @@ def test_agrees_with_the_formula_of_the_source(samples: list[float], fraction: f
 def test_grid_points_are_hit_exactly_without_ties() -> None:
     curve = reissue_curve(np.random.default_rng(4).exponential(1, 10_000))
     assert np.allclose(curve.fraction, GRID)
-    assert (curve.probability == 1).all()
+    assert (curve.coin == 1).all()
     assert math.isinf(curve.after_ms[0])
 
 
@@ -230,7 +230,7 @@ def test_moments_at_the_points_are_those_of_their_policies() -> None:
     curve = reissue_curve(slow_mode()[:20_000])
     assert (curve.coin[1:] < 1).any()
     for i in range(1, len(curve.fraction)):
-        policy = Reissue(after_ms=float(curve.after_ms[i]), probability=float(curve.probability[i]))
+        policy = Reissue(after_ms=float(curve.after_ms[i]), probability=float(curve.coin[i]))
         mean, variance = curve.moments(policy)
         assert mean == pytest.approx(curve.mean_ms[i])
         assert variance == pytest.approx(curve.variance[i])

@@ -66,7 +66,7 @@ class TestCurves:
         calls = LAWS[name][:: max(1, len(LAWS[name]) // COUNT)]
         curve = reissue_curve(calls, policies=("single",))
         for at in range(0, len(curve.fraction), 3):
-            mean, square = _by_pairs(calls, float(curve.after_ms[at]), float(curve.probability[at]))
+            mean, square = _by_pairs(calls, float(curve.after_ms[at]), float(curve.coin[at]))
             assert curve.mean_ms[at] == pytest.approx(mean, rel=1e-12)
             variance = square - mean * mean
             assert curve.variance[at] == pytest.approx(variance, rel=1e-9, abs=1e-12 * square)
@@ -77,7 +77,7 @@ class TestCurves:
         curve = reissue_curve(calls, policies=("single",))
         distribution = np.sort(calls.ravel())
         for at in range(1, len(curve.fraction), 7):
-            age, chance = float(curve.after_ms[at]), float(curve.probability[at])
+            age, chance = float(curve.after_ms[at]), float(curve.coin[at])
             mean, square = _slowest_of_two(calls[:200], distribution, age, chance)
             some = reissue_curve(calls[:200], curve.distribution, policies=("single",))
             got = some.races.moments(np.array([age]), chance)

@@ -129,7 +129,7 @@ def test_copies_that_were_not_sent_are_not_expected_again(
     assert found.spent == pytest.approx(share, abs=0.05)
     few = correction_of(profile, tried, simulated_ms[:MIN_TRIED], copies=copies)
     assert abs(few.spent - 1) <= abs(found.spent - 1) + 1e-9, "few requests tell little"
-    assert few.spent_bounds[1] / few.spent_bounds[0] >= high / low
+    assert few.spent_bounds[1] / few.spent_bounds[0] >= 0.999 * high / low
     unknown = correction_of(profile, tried, simulated_ms)
     assert (unknown.spent, unknown.spent_bounds) == (1.0, (1.0, 1.0))
 

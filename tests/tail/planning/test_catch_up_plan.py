@@ -198,7 +198,11 @@ def test_ledgers_of_copies_and_of_help_refuse_on_their_own(stage_of: StageOf, pr
     study = study_plan(
         profile,
         PlanSettings(
-            budgets=Budgets(reissue=0.01, catch_up=0.02), created=CREATED, ledger=STRICT, cost="calls"
+            budgets=Budgets(reissue=0.01, catch_up=0.02),
+            created=CREATED,
+            ledger=STRICT,
+            cost="calls",
+            spread="uniform",
         ),
     )
     free = simulate(profile, study.plan, requests=20_000)
@@ -221,4 +225,4 @@ def test_a_profile_made_up_with_the_plans_own_seed_is_planned_like_any_other(
         profile = profile_of(stage_of("a", first), stage_of("b", second, after=("a",)))
         budgets = Budgets(reissue=0.05, catch_up=0.02)
         cuts.append(study_plan(profile, PlanSettings(budgets=budgets, created=CREATED)).late.cut)
-    assert cuts[0] == pytest.approx(cuts[1], abs=0.025)
+    assert cuts[0] == pytest.approx(cuts[1], abs=0.05)  # draws of copies alone move a cut by 0.02

@@ -85,8 +85,24 @@ def test_plan_reissues_what_pays_and_nothing_else(profile: Profile) -> None:
     assert sum(plan.cost.stages.values()) == pytest.approx(1)
 
 
+def test_without_evidence_of_copies_the_expectation_has_a_condition_and_no_interval(profile: Profile) -> None:
+    budgets = Budgets(reissue=0.05)
+    expected = expected_of(make_plan(profile, budgets=budgets, created=CREATED))
+    copied = {
+        name
+        for name, each in make_plan(profile, budgets=budgets, created=CREATED).stages.items()
+        if each.reissue
+    }
+    assert set(expected.unshown) == copied
+    assert not expected.bounds.after
+    stated = study_plan(profile, PlanSettings(budgets=budgets, created=CREATED, copy_correlation=0.0)).plan
+    assert expected_of(stated).after == expected.after
+    assert not expected_of(stated).unshown
+
+
 def test_expectation_is_ordered_bracketed_and_within_budget(profile: Profile) -> None:
-    plan = make_plan(profile, budgets=Budgets(reissue=0.05), created=CREATED)
+    settings = PlanSettings(budgets=Budgets(reissue=0.05), created=CREATED, copy_correlation=0.0)
+    plan = study_plan(profile, settings).plan
     expected = expected_of(plan)
     assert expected.after.p99_ms < 0.8 * expected.before.p99_ms
     assert 0.03 < expected.spent.reissue <= 0.05

@@ -248,11 +248,9 @@ def test_blocks_keep_the_accounts_of_all_levers(
     assert blocks.reissue == pytest.approx(sum(blocks.stage_spent.values()))
 
 
-def test_predrawn_copies_make_policies_comparable_by_request(
-    stage_of: StageOf, profile_of: ProfileOf
-) -> None:
+def test_common_draws_make_policies_comparable_by_request(stage_of: StageOf, profile_of: ProfileOf) -> None:
     stage = three(stage_of, profile_of, n=2000).stage("wide")
-    stage_replay = StageReplay(stage, 1.0, np.random.default_rng(5), predrawn=True)
+    stage_replay = StageReplay(stage, 1.0, np.random.default_rng(5))
     rows = np.arange(2000)
 
     def ends(after: float) -> Floats:

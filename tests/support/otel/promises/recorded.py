@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 
 from tests.support.otel.field import filed
+from tests.support.otel.promises.worlds import World
 from tests.support.otel.span_trees import MS, T0, Span
-from tests.support.promises.worlds import World
 
 LINK_MS: Final = 0.2  # between the client's span and the server's, at either end
 
