@@ -66,7 +66,7 @@ check: $(READY)
 # Ray (250 MB), which a benchmark compares with, is in no other target's way; without it that comparison is skipped.
 bench: $(READY)
 	@UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --frozen --quiet --group ray || echo "Ray cannot be installed here" >&2
-	@$(BIN)/python -m benchmarks --out bench-out
+	@$(BIN)/python -m benchmarks --out benchmarks/results
 
 # Tables and figures of every published system beside the source's values, as JSON, and one table of verdicts: PAPER=quasar for one of them.
 PAPER ?= $$($(BIN)/python -m papers --list --json | $(BIN)/python -c 'import json, sys; print(*json.load(sys.stdin))')
@@ -87,4 +87,4 @@ pictures: $(READY)
 	@$(BIN)/python docs/site/pictures.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out demo-batch-out bench-out dist build
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out demo-batch-out dist build

@@ -1,9 +1,11 @@
-"""Command line of the benchmarks: `python -m benchmarks [--quick] [--only NAME] [--out DIR] [--doc FILE]`."""
+"""Command line of the benchmarks: `python -m benchmarks [--quick] [--only NAME] [--out DIR] [--list]`."""
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
+import importlib.util
 import pkgutil
 import sys
 import traceback
@@ -11,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks
+from benchmarks.formats import as_json, as_page, as_table, circumstances
 from benchmarks.harness import Row
-from benchmarks.results import as_json, as_page, as_table
 
 PREFIX = "bench_"
 ONLY_WHEN_NAMED = frozenset(
@@ -43,6 +45,15 @@ def names() -> list[str]:
     return list(modules())
 
 
+def first_line(module: str) -> str:
+    """First line of the docstring of a module, which is not imported: some need programs that are missing."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    docstring = ast.get_docstring(ast.parse(Path(spec.origin).read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the chosen benchmarks; exit code 1 if one failed, 2 on bad usage."""
     parser = argparse.ArgumentParser(
@@ -50,16 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="few rounds: shows that it runs, not how fast")
     parser.add_argument("--only", action="append", metavar="NAME", choices=names(), help="; ".join(names()))
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write benchmarks.json there")
     parser.add_argument(
-        "--doc",
-        type=Path,
-        metavar="FILE",
-        help="page of the documentation; the results of the benchmarks that ran are replaced there",
+        "--out", type=Path, metavar="DIR", help="write NAME.json and NAME.md of each benchmark there"
     )
+    parser.add_argument("--list", action="store_true", help="say what each benchmark measures, and stop")
     options = parser.parse_args(arguments)
     results: dict[str, list[Row]] = {}
     found = modules()
+    if options.list:
+        for name, module in found.items():
+            print(f"{name:24}{first_line(module)}")
+        return 0
     failed = False
     for name in options.only or [name for name in names() if name not in ONLY_WHEN_NAMED]:
         print(f"{name} ...", file=sys.stderr, flush=True)
@@ -71,10 +83,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(as_table(results))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "benchmarks.json").write_text(as_json(results, quick=options.quick))
-    if options.doc is not None:
-        page = options.doc.read_text(encoding="utf-8") if options.doc.exists() else ""
-        options.doc.write_text(as_page(results, quick=options.quick, page=page), encoding="utf-8")
+        facts = circumstances()
+        for name, rows in results.items():
+            as_files = (("json", as_json), ("md", as_page))
+            for ending, written in as_files:
+                text = written(name, rows, quick=options.quick, facts=facts)
+                (options.out / f"{name}.{ending}").write_text(text, encoding="utf-8")
     return int(failed)
 
 

@@ -54,6 +54,7 @@ RESULTS = Path(__file__).parent / "results"
     metavar="FILE",
     help="File to write a page of plots to as well; '-' is stdout, for the page alone.",
 )
+@click.option("--out", metavar="DIR", help="Folder to write NAME.json and NAME.md to, with date and commit.")
 @json_option
 @needs_extra("report")
 def command(
@@ -66,6 +67,7 @@ def command(
     engine: str,
     jobs: int | None,
     output: str | None,
+    out: str | None,
     as_json: bool,
 ) -> None:
     """Compute the tables and figures of a source anew and print them beside its values."""
@@ -101,6 +103,15 @@ def command(
             "",
             summary_lines(found.rows, found.missing),
         )
+    if out is not None:
+        from benchmarks.formats import circumstances
+        from papers.figures.result_files import as_json as rows_as_json, as_page
+
+        facts = circumstances()
+        Path(out).mkdir(parents=True, exist_ok=True)
+        write_text(f"{out}/{name}.json", rows_as_json(found))
+        write_text(f"{out}/{name}.md", as_page(name, chosen.title, found, seeds=seeds, facts=facts))
+        note_written(out)
     if output is not None:
         write_text(output, _page(chosen.title, found))
         note_written(output)

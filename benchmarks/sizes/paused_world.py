@@ -1,7 +1,7 @@
 """Generated services with heavy tails and pauses, for checking what a sizing promises.
 
 Written down before the services of the comparison were run, and not tuned since; changes that trials led to
-before are in `docs/decisions/sizes-are-checked-on-the-other-half.md`. It shares no code with the queueing
+before are in `docs/decisions/sizing.md`. It shares no code with the queueing
 simulator that `kwiken size` promises from, and differs from the load model in each of these points:
 
 - **Stages**: three. A stage comes after one earlier stage (7 of 10) or two.

@@ -11,7 +11,7 @@ project = "kwiken"
 author = "The kwiken authors"
 copyright = "The kwiken authors"  # noqa: A001 - Sphinx's own name
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "faces", "outside"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "faces", "outside", "tables"]
 myst_heading_anchors = 4  # links between pages name headings of up to this depth
 myst_enable_extensions = ["colon_fence"]
 # Transcripts and logs are shown as they are.

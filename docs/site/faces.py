@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
+NARROWER = ("kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest")
+
+
 def names_of(package: str) -> list[str]:
     """Names that the `__init__` of a package offers by `from module import X as X`, in alphabetical order."""
     file = importlib.import_module(package).__file__
@@ -37,7 +40,12 @@ class Face(SphinxDirective):
         for name in names_of(package.__name__):
             shown: Any = getattr(package, name)
             kind = "class" if inspect.isclass(shown) else "function" if callable(shown) else "data"
-            lines += [f".. auto{kind}:: {package.__name__}.{name}", ""]
+            lines += [f".. auto{kind}:: {package.__name__}.{name}"]
+            # A name that two doors offer is described at both, and indexed at the narrower one.
+            home = str(getattr(shown, "__module__", ""))
+            if package.__name__ == "kwiken" and home.startswith(NARROWER):
+                lines += ["   :no-index:"]
+            lines += [""]
         return self.parse_content_to_nodes_from(StringList(lines, source=package.__name__))
 
     def parse_content_to_nodes_from(self, lines: StringList) -> list[nodes.Node]:

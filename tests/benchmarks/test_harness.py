@@ -11,7 +11,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from benchmarks import __main__ as program, results
+from benchmarks import __main__ as program, formats
+from benchmarks.formats import as_json, as_page, as_table, cells, circumstances, figure
 from benchmarks.harness import (
     MIN_TIMED_S,
     Row,
@@ -22,13 +23,12 @@ from benchmarks.harness import (
     side_by_side,
     timed,
 )
-from benchmarks.results import as_json, as_page, as_table, cells, figure, machine
 
 
 @pytest.fixture(autouse=True)
 def few_additions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page and document measures the machine anew; how long that takes is not asked here."""
-    monkeypatch.setattr(results, "ADDITIONS", 10_000)
+    """The speed of the machine is measured; how long that takes is not asked here."""
+    monkeypatch.setattr(formats, "ADDITIONS", 10_000)
 
 
 class Ticker:
@@ -132,49 +132,47 @@ RESULTS = {
 }
 
 
-def test_table_and_page_hold_every_figure() -> None:
+FACTS = {
+    "date": "2026-01-30",
+    "commit": "0123abcd",
+    "python": "3.11.7",
+    "system": "Linux x86_64",
+    "cores": 2,
+    "additions_s": 0.25,
+}
+
+
+def test_table_and_pages_hold_every_figure() -> None:
     table = as_table(RESULTS)
+    pages = [as_page(name, rows, quick=False, facts=FACTS) for name, rows in RESULTS.items()]
     assert [line.split()[0] for line in table.splitlines()] == ["what", "race", "load"]
     for text in ("6.54 us", "12 us", "met", "floor", "1.25", "1 to 2", "123,456 spans/s", "MISSED"):
         assert text in table
-        assert text in as_page(RESULTS, quick=False)
-    assert "quick" in as_page(RESULTS, quick=True)
+        assert sum(text in page for page in pages) >= 1
 
 
-def test_a_page_keeps_its_text_and_the_sections_of_other_benchmarks() -> None:
-    first = as_page(
-        RESULTS, quick=False, page="# Benchmarks\n\nHow to read.\n\n## Results\n\n### a\n\nolder\n"
-    )
-    assert [line for line in first.splitlines() if line.startswith("#")] == [
-        *("# Benchmarks", "## Results"),
-        *("### a", "### one", "### two"),
-    ]
-    assert "How to read." in first
-    assert "older" in first
-    again = as_page({"one": [Row(name="race", ours=1.0, unit="s")]}, quick=False, page=first)
-    assert "6.54 us" not in again
-    assert "123,456 spans/s" in again
-    assert again.index("### one") < again.index("### two")
+def test_a_page_says_how_when_and_where_it_was_measured() -> None:
+    page = as_page("one", RESULTS["one"], quick=True, facts=FACTS)
+    assert page.startswith("# one\n")
+    for text in ("python -m benchmarks --only one", "2026-01-30", "0123abcd", "2 cores", "0.25 s", "quick"):
+        assert text in page
+    assert "quick" not in as_page("one", RESULTS["one"], quick=False, facts=FACTS)
 
 
-def test_a_page_that_is_written_again_does_not_grow() -> None:
-    page = as_page(RESULTS, quick=False)
-    again = as_page(RESULTS, quick=False, page=page)
-    assert len(again.splitlines()) == len(page.splitlines())
-
-
-def test_the_machine_states_its_speed() -> None:
-    facts = machine()
+def test_circumstances_are_those_of_this_machine() -> None:
+    facts = circumstances()
+    assert facts.keys() == FACTS.keys()
     assert facts["additions_s"] > 0
-    assert f"{facts['cores']} cores, ten million additions in" in as_page(RESULTS, quick=False)
+    assert facts["cores"] >= 1
+    assert facts["date"] >= "2024-01-01"
 
 
 def test_json_holds_every_field() -> None:
-    read = json.loads(as_json(RESULTS, quick=True))
+    read = json.loads(as_json("one", RESULTS["one"], quick=True, facts=FACTS))
     assert read["quick"] is True
-    assert read["machine"]["cores"] >= 1
+    assert read["benchmark"] == "one"
+    assert FACTS.items() <= read.items()
     assert read["rows"][0] == {
-        "bench": "one",
         "name": "race",
         "ours": 6.54321,
         "unit": "us",
@@ -214,13 +212,14 @@ def test_the_program_runs_and_writes_all_and_reports_failures(
     monkeypatch.setattr(program, "modules", lambda: found)
     fake(monkeypatch, "broken", lambda quick: 1 / 0)
     fake(monkeypatch, "fine", lambda quick: [Row(name=f"quick={quick}", ours=1.0, unit="s")])
-    out, doc = tmp_path / "deep" / "out", tmp_path / "page.md"
-    assert program.main(["--quick", "--out", str(out), "--doc", str(doc)]) == 1
+    out = tmp_path / "deep" / "out"
+    assert program.main(["--quick", "--out", str(out)]) == 1
     printed = capsys.readouterr()
     assert "quick=True" in printed.out
     assert "ZeroDivisionError" in printed.err
-    assert [row["bench"] for row in json.loads((out / "benchmarks.json").read_text())["rows"]] == ["fine"]
-    assert "quick=True" in doc.read_text()
+    assert {file.name for file in out.iterdir()} == {"fine.json", "fine.md"}
+    assert [row["name"] for row in json.loads((out / "fine.json").read_text())["rows"]] == ["quick=True"]
+    assert "quick=True" in (out / "fine.md").read_text()
     assert program.main(["--only", "fine"]) == 0
 
 
@@ -229,6 +228,12 @@ def test_unknown_benchmark_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> N
         program.main(["--only", "nonsense"])
     assert caught.value.code == 2
     assert "nonsense" in capsys.readouterr().err
+
+
+def test_the_list_says_what_each_benchmark_measures(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--list"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in lines] == program.names()
 
 
 def test_every_benchmark_is_found() -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "build" / "behaviours.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).with_name("behaviours.md")).read_text(encoding="utf-8")
 ROWS = [
     tuple(cell.strip() for cell in line.strip("| ").split(" | "))
     for line in PAGE.splitlines()

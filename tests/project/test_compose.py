@@ -39,7 +39,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
 
 def commands_in(text: str) -> list[str]:
     """Lines of fenced blocks that begin with `kwiken`, without remarks, prompts and a final `&`."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```[^`\n]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
     return [line.partition("  #")[0].strip(" &") for line in lines if line.startswith("kwiken ")]
 

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from kwiken.cli.verbs import kwiken
+from tests.support.project.site_tables import generated
 from tests.support.project.source_trees import exported
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,9 +26,13 @@ WORDS = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 NAMED = re.compile(rf"`((?:{ROOMS})/[\w./-]+\.\w+)`")
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-MAX_LINES_OF_A_DECISION = 60  # one sentence a line; what fits one screen when shown, with
-MAX_LETTERS_OF_A_DECISION = 4_500
-BLOCK = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+MAX_DECISIONS = 30
+MAX_WORDS_OF_A_DECISION = 300
+MAX_WORDS_OF_A_PAGE = 1_500
+MAX_WORDS = 65_000  # of all pages and the README
+MAX_ROWS_OF_THE_INDEX = 20
+GENERATED = re.compile(r"^```\{generated\} (.+)$", re.MULTILINE)
+BLOCK = re.compile(r"^```[^`\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def name_of(page: Path) -> str:
@@ -104,14 +109,41 @@ def test_python_samples_parse_and_import_what_exists(page: str, code: str) -> No
 
 
 @pytest.mark.parametrize("record", DECISIONS, ids=name_of)
-def test_decisions_fit_one_screen_and_are_listed(record: Path) -> None:
+def test_decisions_are_short_have_alternatives_and_are_listed(record: Path) -> None:
     index = record.with_name("README.md")
     if record == index:
         return
     text = record.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MAX_LINES_OF_A_DECISION
-    assert len(text) <= MAX_LETTERS_OF_A_DECISION
+    assert len(text.split()) <= MAX_WORDS_OF_A_DECISION
+    assert all(f"**{part}.**" in text for part in ("Context", "Choice", "Alternatives", "Consequences"))
     assert f"({record.name})" in index.read_text(encoding="utf-8")
+
+
+def test_pages_are_short_and_the_whole_is_bounded() -> None:
+    words = {
+        page: len(page.read_text(encoding="utf-8").split())
+        for page in PAGES
+        if page.name == "README.md" or (ROOT / "docs") in page.parents
+    }
+    assert {name_of(page) for page, number in words.items() if number > MAX_WORDS_OF_A_PAGE} == set()
+    assert sum(words.values()) <= MAX_WORDS
+    assert len(DECISIONS) - 1 <= MAX_DECISIONS
+
+
+def test_the_index_is_short_and_by_task() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    rows = [line for line in index.splitlines() if line.startswith("| ")][1:]
+    assert 10 <= len(rows) <= MAX_ROWS_OF_THE_INDEX
+    assert all("](" in row.split("|")[2] for row in rows)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tables_that_are_generated_have_rows_and_no_empty_cells(page: Path) -> None:
+    for words in GENERATED.findall(page.read_text(encoding="utf-8")):
+        lines = generated(*words.split()).splitlines()
+        assert len(lines) > 2, words
+        for line in lines[2:]:
+            assert not line.endswith("|  |"), f"{words}: {line}"
 
 
 def test_every_page_is_reached_from_the_readme() -> None:

@@ -1,4 +1,4 @@
-"""docs/operate/metrics.md, the alerts and the board name the metrics that the code has, and no others."""
+"""The tables of docs/operate/metrics.md, the alerts and the board name the metrics that the code has, no others."""
 
 from __future__ import annotations
 
@@ -14,35 +14,31 @@ import yaml
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import Metric, MetricKind
 from kwiken.otel.metrics.names import prometheus_label, prometheus_name
+from tests.support.project.site_tables import generated
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operate" / "metrics.md").read_text(encoding="utf-8")
-SECTIONS = (
-    ("## Of gateways", catalog.GATEWAY),
-    ("## Of replicas", catalog.REPLICAS),
-    ("## Of every process", (*catalog.BOTH, catalog.TARGET_INFO)),
+GROUPS = (
+    ("gateway", catalog.GATEWAY),
+    ("replica", catalog.REPLICAS),
+    ("process", (*catalog.BOTH, catalog.TARGET_INFO)),
 )
 NAMED = re.compile(r"\b(?:kw|http_server|process)_[a-z0-9_]+\b")
 LABELS = {prometheus_label(label) for metric in catalog.ALL for label in metric.labels} | {"kw_gateway"}
 
 
-def row(metric: Metric) -> str:
-    """Line of the table for one metric."""
-    labels = " ".join(f"`{prometheus_label(label)}`" for label in metric.labels) or "-"
-    unit = metric.unit.strip("{}") or "-"
-    return f"| `{prometheus_name(metric)}` | {metric.kind.value}, {unit} | {labels} | {metric.help} *{metric.question}* |"
-
-
-def table_of(heading: str) -> list[str]:
-    section = PAGE.split(f"\n{heading}\n", 1)[1].split("\n## ", 1)[0]
-    return [line for line in section.splitlines() if line.startswith("| `")]
-
-
 @pytest.mark.parametrize(
-    ("heading", "metrics"), SECTIONS, ids=lambda value: value if isinstance(value, str) else ""
+    ("group", "metrics"), GROUPS, ids=lambda value: value if isinstance(value, str) else ""
 )
-def test_the_page_has_every_metric(heading: str, metrics: Sequence[Metric]) -> None:
-    assert table_of(heading) == [row(metric) for metric in metrics]
+def test_the_page_has_every_metric(group: str, metrics: Sequence[Metric]) -> None:
+    assert f"```{{generated}} metrics {group}\n" in PAGE
+    lines = generated("metrics", group).splitlines()[2:]
+    assert len(lines) == len(metrics)
+    for line, metric in zip(lines, metrics, strict=True):
+        assert line.startswith(f"| `{prometheus_name(metric)}` | {metric.kind.value}")
+        assert all(f"`{prometheus_label(label)}`" in line for label in metric.labels)
+        assert metric.help in line
+        assert metric.question in line
 
 
 def samples() -> set[str]:

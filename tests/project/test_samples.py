@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,8 @@ def test_there_are_samples() -> None:
     assert {name for name, _ in SAMPLES} >= {
         "README.md-1",
         "docs/reference/settings.md-1",
-        "docs/operate/running.md-2",
+        "docs/operate/running.md-1",
+        "docs/build/testing.md-1",
     }
 
 
@@ -59,6 +61,7 @@ def test_there_are_samples() -> None:
 def test_a_sample_runs(code: str, tmp_path: Path) -> None:
     (tmp_path / "profile.json").write_text(profile_to_json(measured_profile()), encoding="utf-8")
     (tmp_path / "plan.json").write_text(PLAN.to_json(), encoding="utf-8")
+    shutil.copy(ROOT / "services" / "hello.py", tmp_path)
     (tmp_path / "sample.py").write_text(code, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "sample.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False

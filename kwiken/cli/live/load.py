@@ -55,6 +55,7 @@ EXCEEDED: Final = 4
     type=click.Choice(["POST", "GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"]),
     default="POST",
     show_default=True,
+    help="Method of the requests.",
 )
 @click.option(
     "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Header of every request; repeatable."

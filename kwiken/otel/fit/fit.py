@@ -139,7 +139,7 @@ def fit_profile(
 
     Returns:
         The profile, its requests in order of their start; its counts tell what was left out.
-        docs/traces/traces.md states the rules.
+        docs/traces/stages.md states the rules.
 
     Raises:
         InputError: a path cannot be read, a file is broken, truncated, empty or of another format, or the

@@ -1,4 +1,4 @@
-"""Catalogue of all metrics of gateways and replicas; docs/operate/metrics.md shows the same table.
+"""Catalogue of all metrics of gateways and replicas; docs/operate/metrics.md shows it as tables.
 
 Names and attributes are OpenTelemetry's semantic conventions where there are any. Others begin with `kw.`,
 and an attribute that spans have too has the spans' name.

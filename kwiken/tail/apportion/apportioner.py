@@ -4,8 +4,8 @@ Gains count by their confidence (`Shrinkage`): the fewer the requests, the less 
 
 Insurance (`insured`): curves are learned from the past, and faults move between stages: what has not stalled
 may stall tomorrow. So a small part of the budget gives every stage the same share of copies, for its slowest
-calls. The size of the part was chosen by blocks of time on recordings with faults; see "Plans on later
-requests" in `docs/reference/results.md`.
+calls. The size of the part was chosen by blocks of time on recordings with faults
+(`python -m benchmarks --only tried`).
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ def test_depth_has_bounds() -> None:
 
 
 def test_the_social_network_at_depth_two_and_three() -> None:
-    """As a reader finds it in docs/traces/traces.md: which client's span holds which calls."""
+    """As a reader finds it in docs/traces/stages.md: which client's span holds which calls."""
     path = public_file("jaeger/socialnetwork-compose-post.json")
     two, three = (fit_profile([path], depth=depth, spans=True) for depth in (2, 3))
     for profile in (two, three):

@@ -507,7 +507,7 @@ def test_the_social_network_is_read_as_a_reader_would() -> None:
 
 def test_the_documentation_draws_the_social_networks_dag_as_it_is_found() -> None:
     path = public_file("jaeger/socialnetwork-compose-post.json")
-    text = (Path(__file__).resolve().parents[3] / "docs" / "traces" / "traces.md").read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[3] / "docs" / "traces" / "stages.md").read_text(encoding="utf-8")
     drawing = text.split("```mermaid")[1].split("```")[0]
     labels = dict(re.findall(r'(\w+)\["([^"]+)"\]', drawing))
     drawn = {(labels[a], labels[b]) for a, b in re.findall(r"^ *(\w+) --> (\w+)", drawing, re.MULTILINE)}

@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.process.log_format import LogFormat, formatter_of
 from kwiken.runtime.process.log_limits import LimitFilter
+from tests.support.project.site_tables import generated
 
 ROOT = Path(__file__).resolve().parents[3]
 AT = 1_700_000_000.1234
@@ -104,15 +105,12 @@ def test_no_text_of_an_error_looks_like_a_line(end: str, *, limited: bool) -> No
     assert text.replace("\n", "").isprintable()
 
 
-def documented() -> list[str]:
-    """Events in the table of docs/operate/running.md, in its order."""
-    page = (ROOT / "docs" / "operate" / "running.md").read_text(encoding="utf-8")
-    table = page.partition("| event | level |")[2].partition("\n\n")[0]
-    return re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
-
-
-def test_the_documentation_lists_every_event_once() -> None:
-    assert sorted(documented()) == sorted(event.value for event in Event)
+def test_the_documentation_lists_every_event_once_with_its_meaning() -> None:
+    page = (ROOT / "docs" / "operate" / "troubleshooting.md").read_text(encoding="utf-8")
+    assert "```{generated} events\n" in page
+    listed = re.findall(r"^\| `([a-z_]+)` \| (.+) \|$", generated("events"), re.MULTILINE)
+    assert [name for name, _ in listed] == [event.value for event in Event]
+    assert all(meaning.endswith(".") and len(meaning) > 15 for _, meaning in listed)
 
 
 @pytest.mark.parametrize("event", list(Event))

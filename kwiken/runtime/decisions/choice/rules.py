@@ -3,7 +3,7 @@
 A call goes to the replica with the least product of calls in flight and expected latency. Replicas whose
 products are nearly equal count as equal: otherwise noise in the estimates would send all calls of a quiet
 stage to one replica. The rule was compared with eight others on a simulator and live
-(docs/decisions/calls-go-to-the-least-loaded-by-speed.md).
+(docs/decisions/replica-choice.md).
 
 Two additions serve replicas that stall:
 
