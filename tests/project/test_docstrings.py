@@ -427,7 +427,7 @@ def test_nothing_public_is_overlooked() -> None:
     labels = {named.label for named in public()}
     assert {
         "kwiken.make_plan",
-        "kwiken.hedge.Hedger.call",
+        "kwiken.Hedger.call",
         "kwiken.runtime.Cluster.put_plan",
         "kwiken.loadtest.run_load",
     } <= labels

@@ -22,7 +22,7 @@ def write_document(path: str, program: str, out: str) -> None:
     """Write the replicas of a placement, the node pools of a provision, the queues of lines, or racks.
 
     Args:
-        program: one of PROGRAMS.
+        program: name of the program to write settings for, one of PROGRAMS.
         out: path of the file to write; '-' is stdout.
 
     Raises:
