@@ -14,7 +14,7 @@ HEAD = ("figure", "metric", "source", "ours", "lowest to highest", "kind", "verd
 
 
 def as_json(found: Findings) -> str:
-    """Rows as `python -m papers NAME --json` prints them: those that were computed, then those that were not."""
+    """Rows as `python -m papers NAME --json` prints them: computed ones first."""
     rows = msgspec.to_builtins([*found.rows, *found.missing])
     return json.dumps(rows, indent=1) + "\n"
 
