@@ -19,7 +19,7 @@ _AT_LEAST: Final = re.compile(
     rf"(?:>|>=|above|more than|at least|no less than) ?({_NUMBER})|({_NUMBER}) or more"
 )
 _BETWEEN: Final = re.compile(rf"({_NUMBER}) to ({_NUMBER})(?: mostly)?")
-_WITHIN: Final = re.compile(rf"within ({_NUMBER})")
+_WITHIN: Final = re.compile(rf"within ({_NUMBER})(?: \(.*\))?")
 _NEAR: Final = re.compile(rf"(?:about |near )?({_NUMBER})(?: \(.*\))?")
 
 
