@@ -14,6 +14,7 @@ from kwiken.base.errors import InputError
 from kwiken.loadtest.inputs.arrivals import Arrivals
 from kwiken.loadtest.inputs.queries import Queries
 from kwiken.loadtest.inputs.settings import LoadSettings
+from kwiken.loadtest.patching import without_patching
 
 QUERIES = Queries((b"{}",))
 
@@ -98,7 +99,8 @@ def test_each_process_has_one_sender_however_many_users_there_are() -> None:
 
 
 def test_options_replace_the_settings_of_the_class() -> None:
-    from kwiken.loadtest.distribution.options import with_options
+    with without_patching():  # Locust would patch the standard library of this process
+        from kwiken.loadtest.distribution.options import with_options
 
     own = LoadSettings(url="http://h", rate=5, zipf=0.5)
     assert with_options(own, None) == own
