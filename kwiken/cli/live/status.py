@@ -396,8 +396,8 @@ def _traces(traces: dict[str, Any] | None) -> Iterable[str]:
 
 def _reissues(ledger: dict[str, Any]) -> Iterable[str]:
     """What the table of budgets leaves out of the reissues: the floor's part, and why some were denied."""
-    if ledger["spent"]:
-        charged, observed = ledger["spent_share"], ledger["observed_share"]
+    if observed := ledger.get("observed_share"):
+        charged = ledger["spent_share"]
         yield f"reissues charged: {charged:.2%} of the work; observed at replicas: {observed:.2%}"
     if ledger["floor_spent"] and ledger["spent"]:
         yield f"{ledger['floor_spent'] / ledger['spent']:.0%} of the reissues' spend was by the floor"

@@ -75,6 +75,8 @@ def test_reissues_stand_beside_their_bounds(spend: Spend) -> None:
     said = spend(figures(ledger=ledger))
     assert "reissue | 4.90% | 3.10% | 30 s | 2.00% | 15.20% | 19.60% | 7\n" in said
     assert "5% of the reissues' spend was by the floor\nreissues denied: 7 (peak 4, stage peak 3)" in said
+    seen = spend(figures(ledger=ledger | {"spent_share": 0.031, "observed_share": 0.029}))
+    assert "reissues charged: 3.10% of the work; observed at replicas: 2.90%\n" in seen
     quiet = spend(figures())
     assert "reissue | 0.00% | 0.00% | 1 h | 0.00% | - | - | 0\n" in quiet
     assert "reissues denied" not in quiet
