@@ -108,7 +108,7 @@ def _gain(advice: Advice) -> str:
     There are six cases: 1. nothing was judged; 2. no call has a second replica to go to; 3. p99 stays where
     it is; 4. the interval of the cut contains 0; 5. the plan made p99 worse; 6. it lowered p99.
     """
-    condition = f"{_capital(IF_USUAL)}: " if advice.unshown else ""
+    condition = f"{_capital(IF_USUAL)}: " if advice.unshown and advice.doubt is None else ""
     bought = _bought(advice)
     return f"{condition}{bought[:1].lower()}{bought[1:]}" if condition else bought
 
@@ -125,7 +125,6 @@ def _bought(advice: Advice) -> str:
     now, then = ms(found.before.p99_ms), ms(plan.after.p99_ms)
     moved = f"from {now} to {then}"
     between = f"90% interval {percent(cut.low, places=0)} to {percent(cut.high, places=0)}"
-    between = "no interval" if advice.unshown else between
     rests = f"{'only ' if advice.behind_p99 < MIN_BEHIND_P99 else ''}{count(advice.behind_p99, 'request')}"
     if advice.doubt is Doubt.ONE_REPLICA:
         would = f"{share} would take p99 of the later half {moved} ({between}, on {rests})"
@@ -144,6 +143,9 @@ def _bought(advice: Advice) -> str:
     more, knee = f" ({beyond_budget(found)})", _knee(advice)
     passed = more if plan.spent > MIN_PASSED * found.budget else ""
     spent = f"{percent(plan.spent)} of extra work{passed}"
+    if advice.unshown:
+        cuts = f"cuts p99 of the later half by {percent(cut.share, places=0)}, {moved}"
+        return f"A plan of the earlier half {cuts} (no interval), for {spent}."
     return (
         f"A plan of the earlier half cuts p99 of the later half by {percent(cut.share, places=0)}, {moved} "
         f"({between}, on {rests}), for {spent}; an even spread cuts {percent(level, places=0)}.{knee}"
