@@ -113,7 +113,7 @@ def _gain(advice: Advice) -> str:
     return f"{condition}{bought[:1].lower()}{bought[1:]}" if condition else bought
 
 
-def _bought(advice: Advice) -> str:
+def _bought(advice: Advice) -> str:  # noqa: PLR0911 - a return for each case
     from kwiken.tail.advice.contents import Doubt
 
     share = percent(advice.budget)
