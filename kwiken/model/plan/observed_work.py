@@ -125,7 +125,7 @@ class ObservedWork:
         same; 3. its work is known: the greater of the plan's share and the mean.
 
         Args:
-            planned: the plan's share.
+            planned: cost of the call by the plan, in micro-units of a request's cost.
             even: share of the call if all calls of a request cost the same.
             share: as in `cost`.
         """

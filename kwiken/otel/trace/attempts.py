@@ -1,4 +1,4 @@
-"""Attempts of one call: below one client's span, or sent again by the caller while the first still runs."""
+"""CallAttempts of one call: below one client's span, or sent again by the caller while the first still runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIN_DELAY_SHARE: Final = 0.5  # of that percentile; calls that follow sooner are
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
+class CallAttempts:
     """Calls of several attempts, one row a call.
 
     Attributes:
@@ -42,7 +42,7 @@ class Attempts:
 
 
 @dataclass(frozen=True, slots=True)
-class Hedges(Attempts):
+class Hedges(CallAttempts):
     """Calls of which the caller sent copies, one row a call.
 
     Attributes:
@@ -54,7 +54,7 @@ class Hedges(Attempts):
     pairs_cut: Bools
 
 
-def attempts_below_clients(clients: Ints, start: Ints, end: Ints, tree: Forest) -> Attempts | None:
+def attempts_below_clients(clients: Ints, start: Ints, end: Ints, tree: Forest) -> CallAttempts | None:
     """Find calls of several attempts below one client's span, as of a mesh or gRPC; None for none.
 
     Servers' spans below one client's span are attempts if none of them overlap, or hardly any client's span
@@ -65,7 +65,7 @@ def attempts_below_clients(clients: Ints, start: Ints, end: Ints, tree: Forest) 
         clients: (n,) row of the client's side of each call, -1 for none.
         start: (n,) start of the callee's own span, nanoseconds since 1970.
         end: (n,) its end.
-        tree: the calls.
+        tree: spans of the calls with their parents, one row a call.
     """
     rows = np.flatnonzero(clients >= 0)
     rows = rows[np.lexsort((end[rows], start[rows], clients[rows]))]
@@ -160,8 +160,8 @@ def _hedges(tree: Forest, rows: Ints, first: Ints, size: Ints) -> Hedges:
 
 def _attempts(
     tree: Forest, rows: Ints, starts: Ints, ends: Ints, first: Ints, size: Ints, *, last: bool = False
-) -> Attempts:
-    """Attempts of calls whose rows stand one after another, in order of their start.
+) -> CallAttempts:
+    """CallAttempts of calls whose rows stand one after another, in order of their start.
 
     Args:
         starts: (n,) start of each of the rows, nanoseconds since 1970.
@@ -190,7 +190,7 @@ def _attempts(
     pause = np.zeros(len(attempt), np.int64)
     pause[1:] = np.minimum(start[1:], until[1:]) - np.minimum(latest[:-1], until[1:])
     idle = np.bincount(call, np.where(fresh, 0, np.maximum(pause, 0))).astype(np.int64)
-    return Attempts(
+    return CallAttempts(
         winner=attempt[best],
         start=start[head],
         idle=idle,

@@ -15,7 +15,7 @@ import numpy as np
 from kwiken.otel.conventions.callees import UNNAMED
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints, without_ids
-from kwiken.otel.trace.attempts import Attempts, Hedges, attempts_below_clients, caller_hedges
+from kwiken.otel.trace.attempts import CallAttempts, Hedges, attempts_below_clients, caller_hedges
 from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_of
 from kwiken.otel.trace.span_ends import codes
 
@@ -154,7 +154,7 @@ def _without_other_calls(calls: ServiceCalls, forest: Forest) -> None:
     np.minimum.at(tree.end, call[after], tree.start[other[after]])
 
 
-def _join_attempts(calls: ServiceCalls, tries: Attempts) -> None:
+def _join_attempts(calls: ServiceCalls, tries: CallAttempts) -> None:
     """Let the winner of several attempts stand for all of them, from the start of the first to its own end.
 
     The other attempts are set aside. What an attempt called before the next one was sent was waited for: it

@@ -10,7 +10,7 @@ from kwiken.model.reads.stores import STORES
 from kwiken.otel.conventions.facts import CLIENT, CONSUMER, PRODUCER, UNSET, facts_of
 from kwiken.otel.fit.fit import fit_profile
 from tests.support.otel.field_data import field_file
-from tests.support.stores_page import PAGE, page
+from tests.support.project.stores_page import PAGE, page
 
 UNKNOWN = Evidence(wrote="", read=False)
 SQL_READS = (
@@ -120,7 +120,7 @@ def test_names_of_other_services_are_not_taken_for_those_of_stores() -> None:
 
 
 def test_the_page_holds_the_table() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m tests.support.stores_page"
+    assert PAGE.read_text() == page(), "write it anew: python -m tests.support.project.stores_page"
 
 
 def test_the_case_of_stores() -> None:

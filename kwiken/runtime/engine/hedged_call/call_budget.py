@@ -138,7 +138,7 @@ class CallBudget(msgspec.Struct, eq=False):
 
         Args:
             won: attempt that answered first.
-            attempts: all attempts.
+            attempts: every attempt of the call, those that lost or failed too.
         """
         work_ms = won.busy_ms
         stage, request, ledger = self.site.stage, self.site.request, self.site.shared.ledger

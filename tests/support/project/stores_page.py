@@ -1,4 +1,4 @@
-"""Page of the table of stores, as the code has it: `python -m tests.support.stores_page` writes the page."""
+"""Page of the table of stores, as the code has it: `python -m tests.support.project.stores_page` writes the page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from kwiken.model.reads.stores import STORES
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "traces" / "stores.md"
+PAGE: Final = Path(__file__).resolve().parents[3] / "docs" / "traces" / "stores.md"
 _HEAD: Final = """# Reads and writes of stores
 
 Copies are sent only of calls that read.
