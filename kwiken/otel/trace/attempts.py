@@ -1,4 +1,4 @@
-"""CallAttempts of one call: below one client's span, or sent again by the caller while the first still runs."""
+"""Attempts of one call: below one client's span, or sent again by the caller while the first still runs."""
 
 from __future__ import annotations
 
