@@ -135,7 +135,7 @@ def test_a_late_generator_says_whether_it_waited_for_a_processor(
 ) -> None:
     run = replace(result(answered(), answered(20.0)), use=use(0.1, waiting=2.5))
     err = said(monkeypatch, capfd, run)[2]
-    assert "see start lag; the generator waited 2.5 times as long for a processor as it ran" in err
+    assert "see start lag; it waited for a processor 2.5 times as long as it ran" in err
 
 
 def test_failures_beside_answers_are_told_with_their_reasons(

@@ -164,11 +164,11 @@ def _knee(advice: Advice) -> str:
     if best is None:
         return ""
     if best.budget != advice.budget:
-        return f" The knee is at {percent(best.budget)}, which cuts {percent(best.cut, places=0)}."
+        return f" More than {percent(best.budget)}, which cuts {percent(best.cut, places=0)}, buys little."
     most = max(advice.worth, key=lambda each: each.budget)
     if most.budget == advice.budget:
         return ""
-    return f" That is the knee: {percent(most.budget)} would cut {percent(most.cut, places=0)}."
+    return f" More buys little: {percent(most.budget)} would cut {percent(most.cut, places=0)}."
 
 
 def _reason(advice: Advice) -> str:
@@ -293,12 +293,13 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 
         case ConfirmWrites():
             named = [f"{name} ({why})" for name, why in step.stages.items()]
             told = (
-                f"Check whether writes may run twice: {_named(named, most)}; --copyable STAGE allows copies"
+                f"These calls may be writes, so they get no copies: {_named(named, most)}; "
+                "--copyable STAGE allows copies where a second run does no harm"
             )
         case OutOfReach():
             told = (
-                f"Look into {_named(step.services, most)}: no setting copies work outside of the stages "
-                "alone; kwiken fit --spans shows the work inside of services"
+                f"Look into {_named(step.services, most)}: hedging cannot fix work of a service itself; "
+                "kwiken fit --spans shows the work inside of services"
             )
         case SharedCall():
             told = (

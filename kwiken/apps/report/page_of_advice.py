@@ -146,8 +146,8 @@ def worth_table(advice: Advice) -> Table:
         caption += "No budget is certain to cut p99."
     else:
         largest = advice.knee == max(each.budget for each in advice.worth)
-        beyond = "the largest budget here" if largest else "more buys little"
-        caption += f"The knee is at {100 * advice.knee:.3g}%: {beyond}."
+        beyond = "buys most" if largest else "buys nearly as much as any larger budget"
+        caption += f"{100 * advice.knee:.3g}% {beyond}."
     if advice.doubt is Doubt.ONE_REPLICA:
         caption += " All of this is if each service had a second replica."
     strong = () if advice.knee is None else (f"{100 * advice.knee:.3g}%",)

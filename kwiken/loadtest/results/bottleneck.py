@@ -31,12 +31,10 @@ def bottlenecks(
     intended = requests["intended"]
     if requests["late"] > MAX_LATE_SHARE * intended:
         waited = use.waiting if use is not None else None
-        more = (
-            f"; the generator waited {waited:.1f} times as long for a processor as it ran" if waited else ""
-        )
+        more = f"; it waited for a processor {waited:.1f} times as long as it ran" if waited else ""
         yield (
             f"the generator was late for {requests['late']} of {intended} requests (see start lag{more}): "
-            "this machine is too busy for this rate"
+            "the load generator was starved of CPU"
         )
     lost = requests["failed"] + requests["dropped"]
     if lost > MAX_FAILED_SHARE * intended and requests["ok"]:

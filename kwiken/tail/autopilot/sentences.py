@@ -17,10 +17,9 @@ def _judged(proposal: PlanProposal, which: str) -> str:
 
 def expected(proposal: PlanProposal, *, share: float, limit: int, back: int) -> str:
     """Reason of a trial, and its greatest length."""
-    harm = f"about {back} if it puts twice as many beyond p99"
     return (
-        f"{_judged(proposal, 'the new plan')}, so {share:.0%} of the requests get it, for at most {limit} "
-        f"requests, and {harm}"
+        f"{_judged(proposal, 'the new plan')}, so a canary of {share:.0%} gets it: decided by {limit} "
+        f"requests at the latest; a plan twice as bad is caught by about {back}"
     )
 
 

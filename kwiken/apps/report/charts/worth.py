@@ -42,7 +42,7 @@ def draw_worth(worth: Sequence[Worth], before_ms: float, knee: float | None) -> 
         drawing.circle((x, up(each.p99_ms)), 6 if each.budget == knee else 4, "dot after", hint=hint)
         drawing.text((x, HEIGHT - BOTTOM + 16), f"{100 * each.budget:.3g}%", "tick", anchor="middle")
         if each.budget == knee:
-            drawing.text((x, TOP - 8), "knee", "name", anchor="middle")
+            drawing.text((x, TOP - 8), "enough", "name", anchor="middle")
     drawing.text((14, (TOP + HEIGHT - BOTTOM) / 2), "p99, ms", "axis", anchor="middle", turn=True)
     drawing.text(
         ((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8), "budget, share of all work", "axis", anchor="middle"
