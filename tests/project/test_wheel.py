@@ -159,7 +159,7 @@ def moved(script: str) -> str:
 
 
 def test_the_command_is_there_and_comes_from_the_wheel(core: Environment, tmp_path: Path) -> None:
-    assert "Verbs:" in core.ok("kwiken", "--help", cwd=tmp_path)
+    assert "Learn and plan:" in core.ok("kwiken", "--help", cwd=tmp_path)
     where = core.ok("python", "-c", "import kwiken; print(kwiken.__file__)", cwd=tmp_path)
     assert Path(where.strip()).is_relative_to(core.bin.parent)
     installed_names = core.ok(

@@ -234,7 +234,7 @@ def _without_outer_siblings(forest: Forest, client: Ints, bare: Ints) -> Ints:
         client: (n,) row of the client's side of each call, -1 for none; changed.
         bare: (k,) rows of the clients' spans without a server's span.
     """
-    served = np.flatnonzero(client >= 0)
+    served = np.flatnonzero((client >= 0) & (forest.spans["flags"] & c.CONSUMER == 0))
     if not len(served) or not len(bare):
         return bare
     rows, op = np.r_[client[served], bare], forest.spans["op"].astype(np.int64)

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.storage.model.states import BRANCHES, DEPTH
 from kwiken.storage.trace.block_trace import BlockTrace
 
@@ -232,11 +232,9 @@ def model_from_json(text: str | bytes, *, where: str) -> StorageModel:
         InputError: broken JSON, a wrong or unknown field, a number out of bounds, an index of nothing.
     """
     document = parse_json(text, where=where, max_bytes=MAX_MODEL_BYTES)
+    if isinstance(document, dict):
+        check_version(document.get("version", STORAGE_VERSION), STORAGE_VERSION, where=where)
     model = convert(document, StorageModel, where=where)
-    if model.version != STORAGE_VERSION:
-        raise InputError(
-            f"version: {model.version} is not {STORAGE_VERSION}, the one that is read", where=where
-        )
     for number, volume in enumerate(model.volumes):
         _check_volume(volume, f"{where}: volumes[{number}]")
     for number, stream in enumerate(model.streams):

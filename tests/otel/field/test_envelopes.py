@@ -155,7 +155,7 @@ OTHERS: dict[str, tuple[str, str]] = {
     "console of .NET": ("Activity.TraceId:            ab\n", "console exporter"),
     "debug exporter of the collector": (
         "2026 info ResourceSpans #0\nResource SchemaURL: \n",
-        "console exporter",
+        "debug exporter",
     ),
     "X-Ray, a segment": ('{"trace_id": "1-5759e988-bd862e3fe1be46a994272793", "id": "ab"}\n', "X-Ray"),
     "X-Ray, an answer": (

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "runtime" / "compose.yaml").read_text(encoding="utf-8"))
     return loaded
 
 
@@ -67,7 +67,7 @@ def test_checks_are_rare_images_pinned_and_rights_few(compose: dict[str, Any]) -
 
 
 def test_the_image_does_not_run_as_root() -> None:
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    text = (ROOT / "runtime" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert text.rindex("USER 10001") > text.rindex("RUN ")
     assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"python:3.12-slim"}

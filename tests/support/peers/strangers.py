@@ -238,7 +238,7 @@ STRANGERS: Final[dict[str, Stranger]] = {
     "call zero": answering(lambda n: fit(n - n)),
     "call minus one": answering(lambda n: fit(-n)),
     "two answers": saying(lambda n: framed(fit(n)) * 2),
-    "the answer before last": answering(lambda n: fit(max(1, n - 1))),
+    "the answer before last": answering(lambda n: fit(n - 1)),
     "the end of a call that goes on": answering(lambda n: EndedFrame(n, 1.0)),
     "credit for nothing": strange(floods(b"", lambda n: framed(CreditFrame(n, 1 << 20)))),
     "an item before the answer": answering(lambda n: ItemFrame(n, True, 1, b"x")),

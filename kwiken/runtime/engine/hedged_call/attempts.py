@@ -99,7 +99,7 @@ class Attempts(msgspec.Struct, eq=False):
         attempt.error = target.trouble = describe(error)
         self.died = (
             isinstance(error, LostError)
-            and not isinstance(error, AttemptTimeoutError)
+            and not isinstance(error, AttemptTimeoutError | UnfitError)
             and attempt.was_healthy
         )
         lost = isinstance(error, LostError) or (isinstance(error, HandlerError) and error.of_process)
