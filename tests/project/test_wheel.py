@@ -256,6 +256,7 @@ def test_the_readmes_samples_for_builders_and_operators(
     whole: Environment, tmp_path: Path, title: str
 ) -> None:
     [block] = blocks("README.md", title, language="")
+    shutil.copytree(ROOT / "services", tmp_path / "services")
     try:
         whole.script(moved(block), tmp_path)
     finally:

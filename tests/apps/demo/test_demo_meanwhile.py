@@ -45,8 +45,7 @@ def test_only_the_requests_without_a_plan_count(tmp_path: Path, requests: list[R
     assert found.before == study.plan.expected.before
     assert found.after.p99_ms == pytest.approx(study.plan.expected.after.p99_ms, rel=0.05)
     assert found.after.p99_ms < 10 < found.before.p99_ms
-    low, high = found.bounds["p99_ms"]
-    assert low <= found.after.p99_ms <= high
+    assert "p99_ms" not in found.bounds  # one replica cannot show that copies are independent
 
 
 def test_few_requests_expect_nothing(tmp_path: Path, requests: list[RequestRecord]) -> None:

@@ -56,9 +56,12 @@ def held(place: Place, count: int, text: bytes = b"") -> Iterator[list[socket.so
 
 
 def connections(running: Servers, which: str) -> int:
-    server = running.gateway._listener._web if which == "gateway" else running.replica._server
-    assert server is not None
-    return len(list(server.connections))
+    if which == "gateway":
+        web = running.gateway._listener._web
+        assert web is not None
+        return len(list(web.connections)) + len(web._quick.connections)
+    assert running.replica._server is not None
+    return len(list(running.replica._server.connections))
 
 
 def taken(running: Servers, which: str) -> int:
