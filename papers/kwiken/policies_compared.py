@@ -104,7 +104,7 @@ def _double_r(calls: Floats, costs: Floats, at_most: Floats) -> Floats:
     ones = np.array(slowest_moments(ranked, distribution, outs.after_ms)).T
     for i, first in enumerate(outs.after_ms.tolist()):
         for k, second in enumerate(outs.after_ms.tolist()):
-            if second <= first:
+            if not first < second < np.inf:  # an infinite age sends no second copy, which SingleR is
                 continue
             both = np.array(
                 slowest_moments(ranked, staggered(distribution, second - first), np.array([first]))

@@ -270,13 +270,13 @@ def parts(seed: int) -> tuple[Part, ...]:
             "order statistics",
             tuple((table_row, (i, seed)) for i in range(len(TABLE))),
             conclude_table,
-            ("Table 5.2",),
+            ("Section 1.3", "Table 5.2"),
         ),
         Part(
             "stop rules",
             tuple((rules, (seed + i,)) for i in range(SEEDS)),
             conclude_rules,
-            ("Figure 5.6", "Figure 5.9", "Section 1.3", "Table 5.2"),
+            ("Figure 5.6", "Figure 5.9", "Table 5.2"),
         ),
         Part("progress", ((progress, (seed,)),), lambda plots: Findings(plots=tuple(plots)), ("Figure 5.4",)),
     )

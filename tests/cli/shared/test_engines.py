@@ -21,6 +21,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.jobs import Job
 from kwiken.cli.shared import engines
 from kwiken.cli.shared.engines import spread
+from kwiken.cli.verbs import kwiken
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.codec import profile_to_json
 from kwiken.tail.planning.planner import make_plan
@@ -163,7 +164,7 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 def told(verb: str, folder: Path, *more: str) -> Any:
     """JSON of a verb."""
     words = [word.format(folder) for word in LARGE[verb]]
-    done = CliRunner().invoke(fleet, [*words, "--json", *more], catch_exceptions=False)
+    done = CliRunner().invoke(kwiken, [*words, "--json", *more], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     return without_dates(json.loads(done.stdout))
 
