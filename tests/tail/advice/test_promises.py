@@ -36,21 +36,7 @@ def promised(case: World, folder: Path) -> Promise:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(
-            kind,
-            marks=pytest.mark.xfail(
-                kind == "independent",
-                reason="6 of 10: a clock that is ahead on all pods makes calls long, and the earlier half's plan "
-                "may miss a stall share just above its budget",
-                strict=True,
-            ),
-        )
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_promises_hold_in_each_kind_of_world(kind: Kind, tmp_path: Path) -> None:
     cases = [world(kind, sibling) for sibling in range(SIBLINGS)]
     without = [case for case in cases if case.reference_cut < NO_CUT]
