@@ -1,7 +1,7 @@
 """Substrate of an upkeep: the replicas of a service and their nodes, as protocols for any kind of cluster.
 
 Two things meet these protocols: processes of this machine on nodes that it emulates (`runtime.cluster`,
-`runtime.node_classes`), and pods on the nodes of Kubernetes (`runtime.upkeep.kubernetes`).
+`runtime.node_classes`), and pods on the nodes of Kubernetes (`upkeep.kubernetes`).
 """
 
 from __future__ import annotations

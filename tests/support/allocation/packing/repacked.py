@@ -32,7 +32,7 @@ FRONT = Workload(
 
 def shorten_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of half a second, so that a period of some seconds has enough of them."""
-    for module in ("allocator.adaptation.live_repacking", "runtime.upkeep.upkeep"):
+    for module in ("allocator.adaptation.live_repacking", "upkeep.upkeep"):
         monkeypatch.setattr(f"kwiken.{module}.WINDOW_S", 0.5)
     monkeypatch.setattr("kwiken.allocator.adaptation.watch.COOL_DOWN_S", 1.0)
     monkeypatch.setattr("kwiken.upkeep.node_repacker.MIN_WINDOW_S", 0.1)
