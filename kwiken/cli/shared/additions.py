@@ -1,16 +1,17 @@
-"""What the half that sizes and places adds to verbs of the half that buys p99, by name; a table, not imports.
+"""Additions of the half that sizes and places to verbs of the half that buys p99: a table, no imports.
 
 Without the modules of the other half the verbs work on: `up` without nodes, `export` without its documents.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 if TYPE_CHECKING:
     import asyncio
@@ -65,11 +66,11 @@ def placing_options(verb: F) -> F:
         options: Callable[[F], F] = module.placement_options
         return options(verb)
 
+    @functools.wraps(verb)
     def without(*args: Any, **values: Any) -> Any:
         return verb(*args, placing=None, **values)
 
-    without.__dict__.update(verb.__dict__)
-    return without  # type: ignore[return-value]
+    return cast("F", without)
 
 
 def document_exports() -> DocumentExports | None:
