@@ -78,10 +78,10 @@ def test_the_kth_smallest_of_n_samples_has_k_of_n_plus_1_below_it(samples: list[
     count = len(samples)
     assert shares[:-1] == pytest.approx([rank / (count + 1) for rank in range(1, count)])
     assert shares[-1] == 1.0
-    halves = [(low + high) / 2 for low, high in itertools.pairwise(sorted(samples))]
-    assert [below(time) for time in halves] == pytest.approx(
-        [(rank + 0.5) / (count + 1) for rank in range(1, count)], abs=1e-3
-    )
+    for rank, (low, high) in enumerate(itertools.pairwise(sorted(samples)), start=1):
+        half = (low + high) / 2
+        share = (half - low) / (high - low)  # of two neighbouring floats 0 or 1
+        assert below(half) == pytest.approx((rank + share) / (count + 1), abs=1e-3)
 
 
 @settings(max_examples=60, deadline=None)
