@@ -104,6 +104,7 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         return [silent]
     cuts = [100 * result.cut_p99["after"].cut for result in told]
     even = [100 * result.cut_p99["even"].cut for result in told]
+    p95 = [100 * (1 - result.p95.p99_ms / result.before.p99_ms) for result in told]
     works = [(_work(result, "before"), _work(result, "after")) for result in told]
     more_work = [100 * (after / before - 1) for before, after in works if before and after]
     ninetieth = [100 * (result.after.p90_ms / result.before.p90_ms - 1) for result in told]
@@ -121,6 +122,7 @@ def _rows(name: str, results: Sequence[DemoResult | None]) -> list[Row]:
         _row(f"{name}: rate", [result.settings.rate for result in told], "requests/s"),
         _row(f"{name}: cut of p99", cuts, "%", target=100 * TARGET_CUT, met=middle(cuts) >= 100 * TARGET_CUT),
         _row(f"{name}: cut of p99, even spread", even, "%"),
+        _row(f"{name}: cut of p99, a copy at p95 of every stage", p95, "%"),
         _row(f"{name}: p90 with the plan above that without", ninetieth, "%"),
         *([_row(f"{name}: {MORE_WORK}", more_work, "%")] if more_work else []),
         _row(

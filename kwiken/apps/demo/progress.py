@@ -83,4 +83,4 @@ class TerminalWatch:
             note("calm: nothing is disturbed")
             return
         shares = ", ".join(f"{stage} {percent(one.target.share)}" for stage, one in flaky.items())
-        note(f"a replica of each stage, any of them, is paused in bursts, a share of the time: {shares}")
+        note(f"the seed draws the stages whose replicas are paused in bursts, a share of the time: {shares}")

@@ -100,9 +100,11 @@ async def _paced(site: Site, pace: Pace) -> tuple[TrialData, Path]:
         InconclusiveRunError: when no pace is left to try.
     """
     settings = site.settings
-    slowdowns = 0
+    slowdowns, began_s = 0, time.monotonic()
     while True:
-        seconds = settings.seconds if settings.seconds is not None else seconds_for(pace.rate)
+        seconds = settings.seconds or seconds_for(pace.rate, time.monotonic() - began_s)
+        if seconds is None:
+            raise InconclusiveRunError("too few seconds are left at the rate that the machine bears")
         timing = divide(seconds)
         check_enough(pace.rate, timing)
         site.watch.pace(pace, seconds)
@@ -237,8 +239,8 @@ class _Bench:
 
     async def compare(self, learned: Learned) -> tuple[ArmTrial, RateTrial]:
         """Run the blocks of all arms, then remove the plan."""
-        self.site.watch.step("comparing before, after and even", self.timing.measure_s)
-        plans = {"before": None, "after": learned.study.plan, "even": learned.even}
+        self.site.watch.step("comparing four arms in turns", self.timing.measure_s)
+        plans = {"before": None, "after": learned.study.plan, "even": learned.even, "p95": learned.everywhere}
         trial = await run_blocks(
             plans,
             self.timing,

@@ -173,6 +173,6 @@ def _requests(found: Found, loads: Loads, result: DemoResult | None) -> tuple[Ga
 def _arm(record: RequestRecord, known: Mapping[int, str]) -> str:
     """Arm of a request: from its load record, else by whether a plan was in force."""
     arm = known.get(record.trace_id)
-    if arm in {"before", "after", "even"}:
+    if arm in {"before", "after", "even", "p95"}:
         return arm
     return "before" if record.plan is None else "after"

@@ -9,12 +9,24 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from kwiken.apps.demo.trial.plans import DemoStretch, Learned, first_plan, learn, learn_copies
+from kwiken.apps.demo.trial.plans import (
+    DemoStretch,
+    Learned,
+    even_for_the_same_p99,
+    first_plan,
+    learn,
+    learn_copies,
+    p95_everywhere,
+)
 from kwiken.base.errors import InputError
-from kwiken.model.plan.plan import Plan
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from tests.apps.demo.test_demo_meanwhile import write
 from tests.otel.fit.test_fit_guesses import one
+from tests.support.models.profiles import small_profile
 from tests.support.otel.span_trees import MS
 
 ALONE, PILOT = 600, 2000  # requests
@@ -103,3 +115,31 @@ def test_too_few_requests_are_refused(tmp_path: Path) -> None:
     write(tmp_path, [one(0, {"a": (2.0, 1.0)})])
     with pytest.raises(InputError, match="only 1 requests were traced while learning"):
         learn(tmp_path, [DemoStretch(0.0, 1e10)])
+
+
+def test_copies_at_p95_are_a_twentieth_of_the_calls_of_every_stage() -> None:
+    profile = small_profile()
+    plan = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.01), created="")).plan
+    everywhere = p95_everywhere(profile, plan)
+    for stage in profile.stages:
+        policy = everywhere.stages[stage.name].reissue
+        assert (policy is not None) == stage.reissuable
+        if policy is not None:
+            calls = stage.calls_ms[~np.isnan(stage.calls_ms)]
+            assert (calls > policy.after_ms).mean() == pytest.approx(0.05, abs=0.005)
+    assert everywhere.budgets.reissue > 0.05 > plan.budgets.reissue
+    assert Plan.from_json(everywhere.to_json()) == everywhere
+
+
+def test_an_even_spread_needs_more_for_the_p99_of_a_plan(tmp_path: Path) -> None:
+    """Of three stages one stalls, so an even spread pays for three what the plan pays for one."""
+    rng = np.random.default_rng(4)
+    took = [
+        {name: (float(ms), 1.0) for name, ms in zip("abc", row, strict=True)}
+        for row in rng.uniform(2, 3, (900, 3)) + [0.0, 80.0, 0.0] * (rng.random((900, 1)) < 0.03)
+    ]
+    profile = fit_profile([write(tmp_path, [one(i, each) for i, each in enumerate(took)])])
+    study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.012), created=""))
+    same = even_for_the_same_p99(profile, study, seed=0)
+    assert same is not None
+    assert same > 1.5 * study.allocation.spent

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.apps.demo.setup.blocks import ARMS
 from kwiken.apps.report.collect import Wishes, gather
 from kwiken.apps.report.inputs import find
 from kwiken.apps.report.model.result import read_result
@@ -85,7 +86,7 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     assert result.requests == sum(count.requests for count in result.arms.values())
     assert all(count.requests > 0 for count in result.arms.values())
     assert result.failed == 0
-    for ladder in (result.before, result.after, result.even, result.expected):
+    for ladder in (result.before, result.after, result.even, result.p95, result.expected):
         steps = [getattr(ladder, name) for name in ladder.__struct_fields__]
         assert steps == sorted(steps)
         assert steps[0] > 0
@@ -104,8 +105,9 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
 
     stages = {"parse", "spell", "lookup", "symbols", "rank", "snippets", "page"}
     assert {stage.name for stage in result.stages} == stages
-    assert set(result.disturbance.stages) == stages
-    assert all(0 < paused.planned <= 0.25 for paused in result.disturbance.stages.values())
+    assert len(result.disturbance.stages) == 2
+    assert set(result.disturbance.stages) < stages
+    assert all(0 < paused.planned <= 0.5 for paused in result.disturbance.stages.values())
     assert 0 < result.achieved.p50_ms <= result.after.p50_ms
     assert "10 requests a second use" in result.settings.pace
 
@@ -114,7 +116,7 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     assert plan.profile == profile.digest
     assert {stage.name for stage in profile.stages if not stage.own_time} == stages
     rows = [json.loads(line) for line in (out / "load.jsonl").read_text().splitlines()]
-    assert {row["arm"] for row in rows} == {"before", "after", "even"}
+    assert {row["arm"] for row in rows} == set(ARMS)
     assert len(rows) == result.requests + result.dropped
     page = (out / "report.html").read_text()
     assert "http://" not in page
@@ -123,7 +125,7 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     material = gather(find([str(out)]), Wishes())
     assert material.result == result
     assert {arm: len(values) for arm, values in material.arms.items()} == {
-        arm: sum(row["arm"] == arm for row in rows) for arm in ("before", "after", "even")
+        arm: sum(row["arm"] == arm for row in rows) for arm in ARMS
     }
 
 

@@ -15,7 +15,13 @@ from typing import Any, Self
 
 import msgspec
 
-from kwiken.apps.demo.faults.pause_schedule import DESCRIPTION, reach_of, share_of_requests, share_of_time
+from kwiken.apps.demo.faults.pause_schedule import (
+    DESCRIPTION,
+    disturbed_stages,
+    reach_of,
+    share_of_requests,
+    share_of_time,
+)
 from kwiken.apps.demo.faults.pauser import Order, Pause, PausedProcess
 from kwiken.apps.report.model.result import Disturbance, Paused
 from kwiken.base.errors import KwikenError
@@ -38,7 +44,7 @@ class DisturbedStage:
 def choose(
     processes: Iterable[Mapping[str, Any]], seed: int, *, rate: float, calls: Mapping[str, int]
 ) -> dict[str, DisturbedStage]:
-    """Draw for each stage the share of the time for which its replicas are paused.
+    """Draw the stages to disturb, and the share of the time for which their replicas are paused.
 
     Args:
         processes: replicas, as `Cluster.status` lists them.
@@ -60,7 +66,7 @@ def choose(
             ),
             {pid: name for name, pid in those},
         )
-        for stage, those in by_stage.items()
+        for stage, those in ((name, by_stage[name]) for name in disturbed_stages(by_stage, seed))
     }
 
 

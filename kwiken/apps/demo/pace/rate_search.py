@@ -27,11 +27,12 @@ SHARE_BY_PROCESSOR = 1 / 6  # likewise, for each processor that the program coul
 MAX_TARGET_SHARE = 1 / 2  # where the target is less than `MIN_RATE` needs
 STEP_S = 2  # length of a step; a file of arrivals has one rate a second
 RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # requests a second
-MIN_RATE = 5.0  # below this the longest run has too few requests for a p99 of each arm
+MIN_RATE = 12.0  # below this the longest run has too few requests for a p99 of each arm
 MAX_DEFAULT_RATE = 100.0  # bounds the spans on the disk: 15 kB a request
 MAX_WAITING = 4.0  # multiple of the running time up to which processes may queue for processors
-WANTED_REQUESTS = 5500  # of a run: two fifths to learn from, some 900 for each of three arms
-MIN_DEFAULT_S, MAX_DEFAULT_S = 90.0, 540.0  # at `MIN_RATE` the longest gives each arm its 400 requests
+WANTED_REQUESTS = 7000  # of a run: a third to learn from, some 1,000 for each of four arms
+MIN_DEFAULT_S, MAX_DEFAULT_S = 90.0, 250.0  # at `MIN_RATE` the longest gives each arm its 400 requests
+MAX_WALL_S = 330.0  # from the first load to the end of the last attempt's load
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,16 @@ def rounded_down(rate: float) -> float:
     return math.floor(rate / unit + 1e-9) * unit
 
 
-def seconds_for(rate: float) -> float:
-    """Seconds of load by default at a rate, so that the p99 of each arm has enough requests."""
-    return math.ceil(min(MAX_DEFAULT_S, max(MIN_DEFAULT_S, WANTED_REQUESTS / rate)))
+def seconds_for(rate: float, passed_s: float = 0.0) -> float | None:
+    """Seconds of load by default at a rate, so that the p99 of each arm has enough requests.
+
+    Args:
+        passed_s: seconds that other attempts have taken.
+
+    Returns:
+        The seconds; None if too few are left for the least number of requests.
+    """
+    room_s = min(MAX_DEFAULT_S, MAX_WALL_S - passed_s)
+    if room_s * rate < MIN_RATE * MAX_DEFAULT_S:
+        return None
+    return math.floor(min(room_s, max(MIN_DEFAULT_S, WANTED_REQUESTS / rate)))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ARMS = ("before", "after", "even")
+ARMS = ("before", "after", "even", "p95")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Block:
 
 
 def orders(rounds: int, seed: int, arms: Sequence[str] = ARMS) -> list[tuple[str, ...]]:
-    """Order of the arms in each round: rotations, so that each arm is first, second and third equally often.
+    """Order of the arms in each round: rotations, so that each arm has each position equally often.
 
     The seed decides the order of the rotations; of n consecutive rounds with n arms each is another rotation.
     """

@@ -29,6 +29,7 @@ RESULT_FILES = (
     "plan-first.json",
     "plan.json",
     "plan-even.json",
+    "plan-p95.json",
     "demo.json",
     "load.jsonl",
     "report.html",

@@ -15,8 +15,8 @@ MIN_LEARN_REQUESTS = 50  # requests to learn from
 SETTLE_S, EDGE_S = 0.5, 0.05  # seconds left out after and before a switch of plans
 WARM_S = 3.0
 MAX_LEARN_S = 160.0
-LEARN_SHARE = 0.28  # a tail is learned from rare requests, which takes time
-PILOT_SHARE = 0.16  # enough for some dozens of copies at most stages, and for a tail with them
+LEARN_SHARE = 0.24  # a tail is learned from rare requests, which takes time
+PILOT_SHARE = 0.10  # enough for some dozens of copies at most stages, and for a tail with them
 BLOCK_S = 5.0  # long beside a burst and the settling, short beside drift
 MIN_ROUNDS = 2
 PLANNING_S = 120.0  # the longest time for planning twice: the load goes on meanwhile, and then ends
@@ -109,8 +109,8 @@ def check_enough(rate: float, timing: Timing) -> None:
 def divide(seconds: float) -> Timing:
     """Divide the time under load into warm-up, learning, pilot and measuring (what is left).
 
-    Blocks are about `BLOCK_S` long, with as many rounds as fit. Above three rounds their number is a multiple
-    of three, so that each arm runs first, second and last equally often.
+    Blocks are about `BLOCK_S` long, with as many rounds as fit. Where there are more rounds than arms, their
+    number is a multiple of that of the arms, so that each arm has each position equally often.
 
     Args:
         seconds: time under load.

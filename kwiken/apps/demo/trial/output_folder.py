@@ -29,6 +29,7 @@ def write_folder(folder: Folder, learned: Learned, arms: Mapping[str, ArmData], 
     folder.write("plan-first.json", learned.first.to_json() + "\n")
     folder.write("plan.json", plan.to_json() + "\n")
     folder.write("plan-even.json", learned.even.to_json() + "\n")
+    folder.write("plan-p95.json", learned.everywhere.to_json() + "\n")
     folder.write_rows(row for data in arms.values() for row in data.rows)
     folder.write("demo.json", msgspec.json.format(msgspec.json.encode(result), indent=1).decode() + "\n")
     material = Material(

@@ -85,6 +85,7 @@ def result_of(
     calls: ArmCalls,
     *,
     meanwhile: Expectation | None,
+    even_for_same: float | None,
     settling: int,
     wall_s: float,
     lag: str,
@@ -95,6 +96,7 @@ def result_of(
         arms: measurements by arm, without settling time.
         calls: calls by arm, settling time included, for spend.
         meanwhile: expectation of the plan for the requests of the trial itself; None if there is none.
+        even_for_same: budget that, spread evenly, is expected to reach the plan's p99; None if none does.
         settling: number of requests that were left out while the service settled.
         wall_s: seconds since the demo began.
         lag: remark on the load generator's own delay.
@@ -110,6 +112,7 @@ def result_of(
         before=ladders["before"],
         after=ladders["after"],
         even=ladders["even"],
+        p95=ladders["p95"],
         expected=promise.after,
         achieved=ladder_of(arms["after"].gateway_ms),
         achieved_p99_between=_p99_between(arms["after"], evidence.settings.seed),
@@ -118,6 +121,8 @@ def result_of(
         peak=plan.ledger.peak(plan.budgets.reissue),
         spent=calls.spent("after"),
         spent_even=calls.spent("even"),
+        spent_p95=calls.spent("p95"),
+        even_for_same=even_for_same,
         requests=sum(len(data.sent) for data in arms.values()),
         failed=sum(data.failed for data in arms.values()),
         dropped=sum(data.dropped for data in arms.values()),
@@ -150,7 +155,12 @@ def _drift(before: ArmData, promise: Expectation) -> float:
 
 
 def _cuts(arms: Mapping[str, ArmData], seed: int) -> dict[str, CutInterval]:
-    pairs = {"after": ("before", "after"), "even": ("before", "even"), "after_even": ("even", "after")}
+    pairs = {
+        "after": ("before", "after"),
+        "even": ("before", "even"),
+        "after_even": ("even", "after"),
+        "after_p95": ("p95", "after"),
+    }
     return {
         name: CutInterval(
             **cut_with_interval(base=arms[base].series(), other=arms[other].series(), seed=seed)
@@ -213,8 +223,9 @@ def _settings(evidence: TrialData, wall_s: float) -> Settings:
 def _remarks(evidence: TrialData, arms: Mapping[str, ArmData]) -> list[str]:
     """Remarks on this run for the reader of the report."""
     learned = evidence.learned
-    plans = {"before": None, "after": learned.study.plan.digest, "even": learned.even.digest}
-    strays = sum(under_another_plan(arms[arm], plans[arm]) for arm in ARMS)
+    plans = {"after": learned.study.plan, "even": learned.even, "p95": learned.everywhere}
+    digests = {arm: plan.digest for arm, plan in plans.items()}
+    strays = sum(under_another_plan(arms[arm], digests.get(arm)) for arm in ARMS)
     untraced = sum(len(data.sent) - len(data.records) for data in arms.values())
     found = note_sentences(learned.study.notes)
     if strays:

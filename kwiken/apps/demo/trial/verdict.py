@@ -8,13 +8,14 @@ import numpy as np
 
 from kwiken.apps.demo.pace.attempt import InconclusiveRunError
 from kwiken.apps.demo.pace.health import check_outcome, check_unrest
-from kwiken.apps.demo.setup.blocks import Schedule
+from kwiken.apps.demo.setup.blocks import ARMS, Schedule
 from kwiken.apps.demo.setup.folder import Folder
 from kwiken.apps.demo.setup.load import Record
 from kwiken.apps.demo.setup.settings import EDGE_S, SETTLE_S
 from kwiken.apps.demo.trial.meanwhile import expect_meanwhile
 from kwiken.apps.demo.trial.measure import ArmData, assign, attach
 from kwiken.apps.demo.trial.output_folder import write_folder
+from kwiken.apps.demo.trial.plans import even_for_the_same_p99
 from kwiken.apps.demo.trial.trial_result import TrialData, arm_calls, result_of
 from kwiken.apps.report.model.number_format import ms
 from kwiken.apps.report.model.result import DemoResult
@@ -65,8 +66,16 @@ def judge(
         learned.study.plan,
         seed=evidence.settings.seed,
     )
+    same = even_for_the_same_p99(learned.profile, learned.study, seed=evidence.settings.seed)
     result = result_of(
-        evidence, arms, calls, meanwhile=meanwhile, settling=settling, wall_s=wall_s(), lag=_lag(noted)
+        evidence,
+        arms,
+        calls,
+        meanwhile=meanwhile,
+        even_for_same=same,
+        settling=settling,
+        wall_s=wall_s(),
+        lag=_lag(noted),
     )
     _refuse_overload(result)
     if not evidence.settings.calm:
@@ -82,7 +91,7 @@ def _refuse_overload(result: DemoResult) -> None:
         InconclusiveRunError: says which sign of an overload there is.
     """
     reason = check_outcome(
-        {"before": result.before.p99_ms, "after": result.after.p99_ms, "even": result.even.p99_ms},
+        {arm: getattr(result, arm).p99_ms for arm in ARMS},
         due=result.requests + result.dropped,
         failed=result.failed,
         dropped=result.dropped,

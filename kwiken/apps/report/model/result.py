@@ -157,6 +157,7 @@ class DemoResult(_Struct, frozen=True):
         before: percentiles measured without a plan; latencies count from the time when a request was due.
         after: percentiles measured with the plan.
         even: percentiles measured with the same budget spread evenly.
+        p95: percentiles measured with a copy at the p95 of each stage.
         expected: percentiles that the plan expects for `after`, at the gateway.
         achieved: percentiles of `after` at the gateway, from its traces; all 0 in earlier results.
         achieved_p99_between: 90% interval of that p99, milliseconds, by whole blocks of time; None in earlier
@@ -170,7 +171,8 @@ class DemoResult(_Struct, frozen=True):
         dropped: number of requests that the load generator could not send.
         settling: number of requests left out because they were due just after a switch of plans, or in a
             block that was repeated.
-        cut_p99: cuts of p99 for `after` and `even`, and `after_even` for after against even.
+        cut_p99: cuts of p99 for `after` and `even`, and `after_even` and `after_p95` for after against these.
+        even_for_same: budget that, spread evenly, is expected to reach the plan's p99; None if none does.
         stages: budget and spend of each stage.
         meanwhile: expectation of the plan for the requests that ran without it in the minutes of the
             comparison; None in earlier results, and for fewer than 100 such requests.
@@ -182,10 +184,12 @@ class DemoResult(_Struct, frozen=True):
     before: Ladder
     after: Ladder
     even: Ladder
+    p95: Ladder
     expected: Ladder
     budgets: dict[str, float]
     spent: Spent
     spent_even: Spent
+    spent_p95: Spent
     requests: int
     failed: int
     dropped: int
@@ -202,6 +206,7 @@ class DemoResult(_Struct, frozen=True):
     drift: float = 0.0
     achieved_p99_between: tuple[float, float] | None = None
     meanwhile: Expectation | None = None
+    even_for_same: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse other versions."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from kwiken.apps.report.model.number_format import between, change, count, ms, percent
 from kwiken.apps.report.model.page import Card
-from kwiken.apps.report.model.result import DemoResult
+from kwiken.apps.report.model.result import DemoResult, Spent
 from kwiken.apps.report.sections.views import Material, budget_shares, variance_shares
 from kwiken.model.latency import percentile
 from kwiken.model.plan.plan import Budgets, Plan
@@ -41,7 +41,7 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
     sure = f"; 90% interval of the cut {between(cut.low, cut.high, '%')}" if math.isfinite(cut.low) else ""
     gist = (
         f"p99 {_moved(result)} from {ms(before)} to {ms(after)} ({change(before, after)}) for "
-        f"{percent(result.spent.reissue)} extra work{sure}."
+        f"{percent(result.spent.reissue)} extra work{_same_as_even(result)}{sure}."
     )
     low, high = promised.bounds.get("p99_ms", (math.nan, math.nan))
     interval = f" ({between(low, high)})" if math.isfinite(low) else ""
@@ -55,7 +55,20 @@ def of_result(result: DemoResult) -> tuple[str, ...]:
         f"({change(hoped, came)}{spread}).{_meanwhile(result)} It expected to spend "
         f"{percent(promised.spent)}; it might spend {percent(result.budgets.get('reissue', 0.0))}."
     )
-    return (gist, f"{expected}{_drifted(result)}", _against_even(result), _within(result))
+    return (
+        gist,
+        _against_even(result),
+        _against_p95(result),
+        f"{expected}{_drifted(result)}",
+        _within(result),
+    )
+
+
+def _same_as_even(result: DemoResult) -> str:
+    """Part of a sentence on the even spread that is expected to reach the plan's p99."""
+    if result.even_for_same is None:
+        return ", a p99 that no even spread is expected to reach"
+    return f", the same p99 as {percent(result.even_for_same)} spread evenly by the plan's model"
 
 
 def _meanwhile(result: DemoResult) -> str:
@@ -104,14 +117,27 @@ def _against_even(result: DemoResult) -> str:
     even, before = result.even.p99_ms, result.before.p99_ms
     words = f"The same budget spread evenly over the stages gave {ms(even)} ({change(before, even)}) for "
     words += f"{percent(result.spent_even.reissue)} extra work"
-    against = result.cut_p99.get("after_even")
+    won = "apportioning it beat spreading it"
+    return _beside(result, "even", words, won, lost="here spreading it beat apportioning it")
+
+
+def _against_p95(result: DemoResult) -> str:
+    p95, before = result.p95.p99_ms, result.before.p99_ms
+    words = f"A copy at the p95 of every stage, as Envoy or gRPC clients are often set, gave {ms(p95)} "
+    words += f"({change(before, p95)}) for {percent(result.spent_p95.reissue)} extra work"
+    return _beside(result, "p95", words, "the plan beat it", lost="here it beat the plan")
+
+
+def _beside(result: DemoResult, arm: str, words: str, won: str, *, lost: str) -> str:
+    """Sentence on another arm, ended by what the interval of the difference lets say."""
+    against = result.cut_p99.get(f"after_{arm}")
     if against is None or not math.isfinite(against.low):
         return f"{words}."
-    enough = not _few(result, "after", "even")
+    enough = not _few(result, "after", arm)
     if enough and against.low > 0:
-        return f"{words}: apportioning it beat spreading it."
+        return f"{words}: {won}."
     if enough and against.high < 0:
-        return f"{words}: here spreading it beat apportioning it."
+        return f"{words}: {lost}."
     return f"{words}: a difference that a run this short cannot tell from chance."
 
 
@@ -181,18 +207,24 @@ def cards(material: Material) -> tuple[Card, ...]:
     if result.peak is not None:
         worst += f" of {percent(result.peak)}"
     limit = f"of {percent(result.budgets.get('reissue', 0.0))} allowed; {worst}"
-    even = result.even.p99_ms
+    even, p95 = result.even.p99_ms, result.p95.p99_ms
     return (
         Card("before", "p99 before", ms(result.before.p99_ms), f"median {ms(result.before.p50_ms)}"),
         Card(
             "after",
             "p99 with the plan",
             ms(result.after.p99_ms),
-            change(result.before.p99_ms, result.after.p99_ms),
+            _for(result, result.after.p99_ms, result.spent),
         ),
-        Card("even", "p99 spread evenly", ms(even), change(result.before.p99_ms, even)),
+        Card("even", "p99 spread evenly", ms(even), _for(result, even, result.spent_even)),
+        Card("p95", "p99, copies at p95", ms(p95), _for(result, p95, result.spent_p95)),
         Card(
             "expected", "p99 expected", ms(promised.after.p99_ms), f"for {percent(promised.spent)} extra work"
         ),
         Card("", "extra work", percent(result.spent.reissue), limit),
     )
+
+
+def _for(result: DemoResult, p99_ms: float, spent: Spent) -> str:
+    """Change of p99 and its price."""
+    return f"{change(result.before.p99_ms, p99_ms)} for {percent(spent.reissue)} work"

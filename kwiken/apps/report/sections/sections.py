@@ -16,6 +16,7 @@ LABELS = {
     "before": "before",
     "after": "with the plan",
     "even": "same budget, spread evenly",
+    "p95": "a copy at p95, every stage",
     "expected": "expected by the plan",
 }
 LEARNED = "without the plan, in the profile"
@@ -288,7 +289,8 @@ def method(material: Material) -> Section | None:
     )
     machine = (
         f"Gateway, replicas, load and disturbance shared {count(s.processors, 'processor')}. "
-        f"Seed {s.seed}; {s.wall_s:.0f} s in all." + (f" {s.pace[:1].upper()}{s.pace[1:]}." if s.pace else "")
+        f"Seed {s.seed}, the only one of this run, drew the disturbance; {s.wall_s:.0f} s in all."
+        + (f" {s.pace[:1].upper()}{s.pace[1:]}." if s.pace else "")
     )
     rows = tuple(
         (

@@ -24,25 +24,25 @@ def spending(material: Material) -> Section | None:
 
 def _spent(material: Material, result: DemoResult) -> Section:
     limit = result.budgets.get("reissue", 0.0)
-    ours, even = result.spent, result.spent_even
+    arms = (result.spent, result.spent_even, result.spent_p95)
     stages = ({s.name: s.used for s in result.stages}, {s.name: s.even_used for s in result.stages})
     rows = (
-        ("budget", percent(limit), percent(limit)),
-        ("expected", percent(result.expectation.spent), NONE),
-        ("spent", percent(ours.reissue), percent(even.reissue)),
-        *((("peak", percent(result.peak), percent(result.peak)),) if result.peak is not None else ()),
-        ("worst 10 s", percent(ours.reissue_worst_10s), percent(even.reissue_worst_10s)),
-        *((f"spent, as a share of {unit}", *told) for unit, told in _counted(material, *stages)),
-        ("primary calls", f"{ours.calls:,}", f"{even.calls:,}"),
-        ("copies", f"{ours.copies:,}", f"{even.copies:,}"),
-        ("retries", f"{ours.retries:,}", f"{even.retries:,}"),
+        ("budget", percent(limit), percent(limit), NONE),
+        ("expected", percent(result.expectation.spent), NONE, NONE),
+        ("spent", *(percent(arm.reissue) for arm in arms)),
+        *((("peak", percent(result.peak), percent(result.peak), NONE),) if result.peak is not None else ()),
+        ("worst 10 s", *(percent(arm.reissue_worst_10s) for arm in arms)),
+        *((f"spent, as a share of {unit}", *told, NONE) for unit, told in _counted(material, *stages)),
+        ("primary calls", *(f"{arm.calls:,}" for arm in arms)),
+        ("copies", *(f"{arm.copies:,}" for arm in arms)),
+        ("retries", *(f"{arm.retries:,}" for arm in arms)),
     )
     words = (
         "The cost of copies as a share of the cost of primary calls, counted from the traces. The budget "
         "holds over the horizon of the plan's ledger, the peak over any 10 s. The worst 10 s is the highest "
         "share over any 10 s of an arm, the time after a switch of plans included."
     )
-    table = Table(head=("", "with the plan", "spread evenly"), body=rows, strong=("spent",))
+    table = Table(head=("", "with the plan", "spread evenly", "a copy at p95"), body=rows, strong=("spent",))
     return Section(id="spend", title="Extra work", words=(words,), rows=(Row((table,)),))
 
 
