@@ -54,7 +54,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def metrics(group: str) -> str:
     """Metrics of `gateway`, of `replica` or of `process`, under their names in Prometheus."""
     catalog = importlib.import_module("kwiken.otel.metrics.catalog")
-    names = importlib.import_module("kwiken.otel.metrics.names")
+    names = importlib.import_module("kwiken.otel.metrics.prometheus")
     chosen = {
         "gateway": catalog.GATEWAY,
         "replica": catalog.REPLICAS,

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Bools, Floats
 from kwiken.storage.consolidation.forecast import DemandForecaster, predict
 from kwiken.storage.consolidation.interference import AccessMix
 from kwiken.storage.consolidation.limits import published_latency_ms, published_limit
@@ -14,7 +14,6 @@ from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from papers.bloc.cluster import APPS, TARGET_MS
-from papers.bloc.trimming import pairs_served
 from papers.worlds.disks.applications import APPLICATIONS, Application, drawn_trace
 from papers.worlds.disks.devices import DiskModel, served
 
@@ -24,6 +23,22 @@ LEVELS: Final = 6  # parts of a day whose rates are compared
 DAY_IOS: Final = 360_000
 ARRAY: Final = DiskModel(disks=4)
 RATE: Final = (10.0, 200.0)  # I/Os a second of an application, drawn evenly in the logarithm
+
+
+def pairs_served(mix: AccessMix, capacity: Floats, most: float) -> Bools:
+    """(a, a) pairs whose sums of bandwidth and of bytes one node can take.
+
+    Bandwidth counts as what the more random of the two could get alone.
+
+    Args:
+        capacity: (a,) bytes of each application, in units of GB.
+        most: capacity of the node, a number of GB.
+    """
+    able = np.minimum(mix.alone[:, None], mix.alone[None, :])
+    fits: Bools = (mix.bandwidth[:, None] + mix.bandwidth[None, :] <= able) & (
+        capacity[:, None] + capacity[None, :] <= most
+    )
+    return fits
 
 
 def formulas() -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.batch.rack_simulation.schedulers import YarnLike
 from kwiken.batch.racks.bounds import online_bound_as_printed_s
-from kwiken.batch.racks.data_places import place_data
+from kwiken.batch.racks.document import place_data
 from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage, rack_response_s

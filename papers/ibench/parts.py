@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.contention.ramp import Ramp
+from kwiken.allocator.contention.ramp import QOS, Ramp, RampWindow, Scores
+from kwiken.base.arrays import Floats
 from papers.figures.bounds import Bound
 from papers.figures.rows import (
     FigureRow,
@@ -14,20 +17,13 @@ from papers.figures.rows import (
     Part,
     Plot,
     PlotSeries,
+    RequiredRow,
     RowKind,
     percent,
     row,
     unreproduced,
 )
-from papers.ibench.coverage import (
-    covered_by_draws,
-    covered_by_permutation,
-    draws_needed,
-    worst_residual,
-)
-from papers.ibench.required import REQUIRED
 from papers.ibench.scenario import CHOICES, performance
-from papers.ibench.simulated_machine import SimulatedResource, simulate_ramp
 from papers.paragon.tables import TABLE_3_2, sensitivities
 
 LINES: Final = 8 * 2**20 // 64  # of the source's last-level cache
@@ -40,6 +36,142 @@ SCENARIO: Final = (
     "synthetic applications of one core each; scores and the slowdown are fixed and not adjusted, while the "
     "source measured programs of several kinds on real machines"
 )
+GOLDEN: Final = 0.618  # step of the permutation, as a share of the lines
+PLACED_ONCE: Final = (
+    "the scenario places once and has no time; `python -m papers.worlds` plays placement over time"
+)
+FRAMEWORKS: Final = "needs Hadoop or memcached over all machines as the primary work"
+MACHINE: Final = "needs the source's machine with hardware counters"
+SIMULATOR: Final = "needs a simulator of processors with unequal cores"
+
+REQUIRED: Final = (
+    RequiredRow("R1", "Section 5.4", "pressure from a line, permutation"),
+    RequiredRow(
+        "R2",
+        "Section 5.4",
+        "intensity and work lost by pairs of kernels",
+        "small, at high load only",
+        "`kwiken probe machine` measures every pair on the machine that it runs on",
+    ),
+    RequiredRow("R3", "Chapter 5, scheduling", "performance over least loaded, least mismatch, mean"),
+    RequiredRow("R4", "Chapter 5, scheduling", "gain of utilisation, scenario 1, %", "42", PLACED_ONCE),
+    RequiredRow(
+        "R5", "Chapter 5, scheduling", "gain of utilisation, scenarios 2, 3, %", "35.6, 27.1", FRAMEWORKS
+    ),
+    RequiredRow("R6", "Chapter 5, scheduling", "makespan and number of machines", "both shrink", PLACED_ONCE),
+    RequiredRow(
+        "R7", "Chapter 5, provisioning", "contention of memcached before and after", "clearly lower", MACHINE
+    ),
+    RequiredRow(
+        "R8", "Chapter 5, development", "run time and footprint after three rounds, %", "-35 and -49", MACHINE
+    ),
+    RequiredRow("R9", "Chapter 5, unequal cores", "loss of most mixes", "marginal", SIMULATOR),
+    RequiredRow("R10", "Section 5.4", "time of a ramp"),
+    RequiredRow("R11, mean", "Chapter 3, scores", "mean error, points"),
+    RequiredRow("R11, below 30", "Chapter 3, scores", "mean error below 30"),
+    RequiredRow("R11, below 60", "Chapter 3, scores", "mean error below 60"),
+    RequiredRow("R11, above 60", "Chapter 3, scores", "mean error above 60"),
+    RequiredRow(
+        "R11, by source",
+        "Chapter 3, scores",
+        "worst and best source, %",
+        "instruction cache 15.8, cache 7.8; network 1.8, disk 0.9",
+        "all synthetic sources of contention are measured with the same noise",
+    ),
+)
+CAPACITY = 1.0  # of every resource
+
+
+@dataclass(frozen=True)
+class SimulatedResource:
+    """One shared resource and a workload on it (iBench, section 3).
+
+    Attributes:
+        demand: share of the resource that the workload uses, 0 to 1.
+        headroom: total use up to which the workload does not slow down.
+        sensitivity: slowdown for each unit of use beyond that; 0 for a workload that does not care.
+        noise: standard deviation of each measurement, relative.
+    """
+
+    demand: float
+    headroom: float
+    sensitivity: float
+    noise: float = 0.01
+
+    def performance(self, level: float) -> float:
+        """Performance of the workload beside a kernel, relative to an idle machine; without noise."""
+        return 1 / (1 + self.sensitivity * max(0.0, self.demand + level - self.headroom))
+
+    def kernel_speed(self, level: float, *, beside: bool) -> float:
+        """Speed of the kernel, relative to an idle machine; resources are shared in proportion to demand."""
+        return min(1.0, CAPACITY / (level + (self.demand if beside else 0.0))) if level > 0 else 1.0
+
+    @property
+    def tolerated(self) -> float:
+        """Level that costs the workload 5% of its performance, at most 1."""
+        if not self.sensitivity:
+            return 1.0
+        alone = 1 / self.performance(0.0)
+        over = (alone / QOS - 1) / self.sensitivity
+        return float(np.clip(self.headroom - self.demand + over, 0.0, 1.0))
+
+    @property
+    def caused(self) -> float:
+        """1 less the level at which the workload costs the kernel 5% of its speed, at least 0."""
+        return float(np.clip(1 - (CAPACITY / QOS - self.demand), 0.0, 1.0))
+
+
+def simulate_ramp(resource: SimulatedResource, ramp: Ramp, rng: np.random.Generator) -> tuple[Scores, int]:
+    """Run a ramp on the simulated machine.
+
+    Returns:
+        The scores and the number of windows.
+    """
+    windows = 0
+    while (step := ramp.next) is not None:
+        windows += 1
+        scale = np.exp(rng.normal(0.0, resource.noise, 2))
+        both = step.window is RampWindow.BOTH
+        performance = resource.performance(step.level) * float(scale[0])
+        speed = resource.kernel_speed(step.level, beside=both) * float(scale[1])
+        ramp.record(
+            None if step.window is RampWindow.KERNEL else performance,
+            None if step.window is RampWindow.WORKLOAD else speed,
+        )
+    return ramp.scores, windows
+
+
+def draws_needed(lines: int, level: float) -> float:
+    """Draws with replacement that cover a share of the lines in the mean.
+
+    Args:
+        level: share to cover, from 0 to below 1.
+    """
+    return -lines * math.log1p(-level)
+
+
+def covered_by_draws(lines: int, draws: int, rng: np.random.Generator) -> int:
+    """Distinct lines after draws with replacement."""
+    return len(np.unique(rng.integers(0, lines, draws)))
+
+
+def covered_by_permutation(lines: int, accesses: int) -> int:
+    """Distinct lines after accesses that step through a permutation of all lines."""
+    step = int(lines * GOLDEN) + 1
+    while math.gcd(step, lines) != 1:
+        step += 1
+    return len(np.unique(np.arange(accesses, dtype=np.int64) * step % lines))
+
+
+def worst_residual(levels: Floats, covered: Floats) -> float:
+    """Largest distance of coverage from the fitted line, as a share of all lines.
+
+    Args:
+        levels: (n,) levels.
+        covered: (n,) share that is covered at each.
+    """
+    slope, offset = np.polyfit(levels, covered, 1)
+    return float(np.abs(covered - offset - slope * levels).max())
 
 
 def coverage(seed: int) -> dict[str, list[float]]:

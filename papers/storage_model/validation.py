@@ -9,9 +9,8 @@ import numpy as np
 from kwiken.base.arrays import Floats
 from kwiken.storage.model.baselines import baseline
 from kwiken.storage.model.gap_laws import ks_distance
-from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.generator import IODrawing, generate, stride_order
 from kwiken.storage.model.states import transitions_flat, transitions_of_tree
-from kwiken.storage.model.threads import stride_order
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios

@@ -99,6 +99,6 @@ def test_limits_decide_the_exit_code(serve: Serve, load: Load) -> None:
     ],
 )
 def test_the_servers_reason_is_one_printable_line(body: bytes, said: str) -> None:
-    from kwiken.loadtest.generator.failures import failure_text
+    from kwiken.loadtest.generator.client import failure_text
 
     assert failure_text(400, body) == said

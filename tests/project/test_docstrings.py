@@ -94,9 +94,9 @@ SOURCES: Final = {
     "Kwiken section 5.5": (
         "kwiken.model.plan.plan.CatchUpPolicy",
         "papers.kwiken.late_requests.global_reissue.GlobalReissue",
-        "papers.kwiken.late_requests.catch_up_rates.ExtraThreads",
-        "papers.kwiken.late_requests.catch_up_rates.speed_up",
-        "papers.kwiken.late_requests.catch_up_rates.prioritise",
+        "papers.kwiken.late_requests.timeline.ExtraThreads",
+        "papers.kwiken.late_requests.timeline.speed_up",
+        "papers.kwiken.late_requests.timeline.prioritise",
         "papers.kwiken.late_requests.global_reissue.run_global_reissue",
         "kwiken.tail.planning.catch_up.study_catch_up",
         "papers.kwiken.late_requests.global_reissue.tune_global_reissue",

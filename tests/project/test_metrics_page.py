@@ -13,7 +13,7 @@ import yaml
 
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import Metric, MetricKind
-from kwiken.otel.metrics.names import prometheus_label, prometheus_name
+from kwiken.otel.metrics.prometheus import prometheus_label, prometheus_name
 from tests.support.project.site_tables import generated
 
 ROOT = Path(__file__).resolve().parents[2]

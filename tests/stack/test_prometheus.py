@@ -17,7 +17,7 @@ import pytest
 from kwiken.model.profile.codec import profile_from_json
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import MetricKind
-from kwiken.otel.metrics.names import prometheus_name
+from kwiken.otel.metrics.prometheus import prometheus_name
 from tests.project.test_metrics_page import documents, expressions
 from tests.support.runtime.server_processes import KWIKEN, free_port
 from tests.support.runtime.stacks import ask, running_cluster

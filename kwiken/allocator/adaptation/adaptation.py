@@ -9,16 +9,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from kwiken.allocator.adaptation.actions import Action, Revision
 from kwiken.allocator.adaptation.drift import WorkDrift
 from kwiken.allocator.adaptation.job_room import JobRoom
 from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
-from kwiken.allocator.adaptation.lost_nodes import LostNodes
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.adaptation.retries import Retries
 from kwiken.allocator.adaptation.watch import Need, Observation, WorkloadWatch
 from kwiken.allocator.placement.order import Scheduler
 from kwiken.allocator.placement.request import PlacementRequest
@@ -30,6 +29,116 @@ MAX_FACTOR: Final = 8.0  # of need over the predicted one; beyond it the predict
 ROOM_FOR_LOAD: Final = 1.1  # factor over a load that is higher than the target's
 SPARE_TO_SHRINK: Final = 1.15  # predicted performance over need before anything is given back
 AVOID_S: Final = 3600.0  # time for which a straggler does not return to a node that it was moved from
+FIRST_WAIT_S: Final = 20.0
+MAX_WAIT_S: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    at_s: float
+    wait_s: float
+    node: str
+
+
+@dataclass(slots=True)
+class Retries:
+    """Pauses before starts are tried again, each twice as long as the one before."""
+
+    _of: dict[str, _Retry] = field(default_factory=dict)  # by workload
+
+    def failed(self, workload: str, node: str, now_s: float) -> None:
+        """Record that a replica could not be started.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+        """
+        wait_s = self._of[workload].wait_s if workload in self._of else FIRST_WAIT_S
+        self._of[workload] = _Retry(now_s + wait_s, wait_s, node)
+
+    def due(self, now_s: float) -> list[tuple[str, str]]:
+        """Workloads whose pause is over, with the node that failed them; the next pause of each begins.
+
+        Args:
+            now_s: moment on a monotonic clock, seconds.
+        """
+        due = [(name, retry.node) for name, retry in self._of.items() if now_s >= retry.at_s]
+        for name, node in due:
+            wait_s = min(MAX_WAIT_S, 2 * self._of[name].wait_s)
+            self._of[name] = _Retry(now_s + wait_s, wait_s, node)
+        return due
+
+    def done(self, workload: str) -> None:
+        """Record that a workload has what it needs."""
+        del self._of[workload]
+
+
+class LostNodes:
+    """Nodes that are not used because they were lost.
+
+    Args:
+        replicas: replicas of all workloads, which are changed.
+        measures: how a workload gets what it needs.
+    """
+
+    def __init__(self, replicas: Replicas, measures: Measures) -> None:
+        self._replicas = replicas
+        self._measures = measures
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the nodes."""
+        return self._replicas.blocked_nodes
+
+    def lose(self, nodes: Sequence[str]) -> tuple[list[Action], list[str]]:
+        """Place the replicas of lost nodes elsewhere; nothing is placed on a lost node until it is back.
+
+        Workloads with targets are served first, by falling priority: each gets what it needs, be it by larger
+        replicas where others stand, by new replicas, or in place of best-effort work. Best-effort work that
+        stood on the nodes is started again where there is room left.
+
+        Args:
+            nodes: names of nodes that were lost together, so that none of them is taken for another one.
+
+        Returns:
+            Actions, in order; and the workloads with targets that have lost replicas.
+        """
+        gone = self._removed(nodes)
+        for node in nodes:
+            self._replicas.block(node)
+        if not gone:
+            return [], []
+        reason = f"node {nodes[0]} was lost" if len(nodes) == 1 else f"nodes {', '.join(nodes)} were lost"
+        targeted = [name for name in gone if not self._replicas.is_best_effort(name)]
+        actions: list[Action] = []
+        for name in targeted:
+            actions += self._measures.fit(name, reason, tell_again=True)
+        return actions + self._measures.fill(reason), targeted
+
+    def back(self, node: str) -> list[Action]:
+        """Use a node again: for workloads that are short, and for best-effort work.
+
+        Args:
+            node: name of the node; nothing happens unless it was lost.
+        """
+        if node not in self.names:
+            return []
+        self._replicas.unblock(node)
+        reason = f"node {node} is back"
+        actions: list[Action] = []
+        for name in self._replicas.sizings:
+            actions += self._measures.fit(name, reason)  # nothing for best-effort work, which needs nothing
+        return actions + self._measures.fill(reason)
+
+    def _removed(self, nodes: Sequence[str]) -> list[str]:
+        """Remove the replicas that stand on nodes; returns the workloads that they were of."""
+        lost = {self._replicas.ledger.cluster.index_of[node] for node in nodes}
+        touched = []
+        for name, sizing in self._replicas.sizings.items():
+            for place in reversed(range(len(sizing.replicas))):
+                if sizing.replicas[place].node in lost:
+                    self._replicas.remove(name, place)
+                    touched.append(name)
+        return list(dict.fromkeys(touched))
 
 
 class Adaptation:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import shlex
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -49,7 +51,7 @@ from kwiken.apps.demo_place.scene import (
     workloads_toml,
 )
 from kwiken.apps.demo_place.traffic import FAILED_MS, ClientStream, LoadPhase, p99_ms, send
-from kwiken.apps.demo_place.verbs import WAITS, run_verb
+from kwiken.base.errors import KwikenError
 from kwiken.base.machine.processor_use import Reading, use_between
 from kwiken.base.machine.reading import read_processors
 from kwiken.model.nodes.document import nodes_from_toml
@@ -73,6 +75,46 @@ AFTER_GROWTH_S: Final = 34.0  # from the growth of the load to the loss of a nod
 AFTER_LOSS_S: Final = 18.0  # from the loss to the end
 TRY_S: Final = 0.2  # processor time of the tries that find the rounds of a call
 Say = Callable[[str], None]
+WAITS: Final = 3  # exit code of `kwiken place` where a workload waits; the placement is written
+MAX_VERB_S: Final = 180.0  # time after which a verb is ended
+
+
+async def run_verb(
+    *words: str, folder: Path, say: Callable[[str], None], log: Path, allowed: tuple[int, ...] = (0,)
+) -> int:
+    """Run `kwiken` with some words in a folder; returns the exit code.
+
+    Args:
+        words: verb, arguments and options.
+        say: told the command line.
+        log: file that the verb's output is appended to.
+        allowed: exit codes that are no failure.
+
+    Raises:
+        KwikenError: the verb fails, or takes longer than `MAX_VERB_S`; has the last line of its output.
+    """
+    say(f"$ kwiken {shlex.join(words)}")
+    with log.open("ab") as output:
+        start = output.tell()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "kwiken", *words, cwd=folder, stdout=output, stderr=output
+        )
+        waiting = asyncio.create_task(process.wait())
+        try:
+            code = await asyncio.wait_for(asyncio.shield(waiting), MAX_VERB_S)
+        except TimeoutError:
+            raise KwikenError(f"kwiken {words[0]} did not end within {MAX_VERB_S:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.terminate()
+                await waiting
+            await cancel_and_wait([waiting])
+    if code not in allowed:
+        with log.open("rb") as output:
+            output.seek(start)
+            last = output.read().decode(errors="replace").strip().rpartition("\n")[2]
+        raise KwikenError(f"kwiken {words[0]} ended with exit code {code}: {last}")
+    return code
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 from weakref import WeakKeyDictionary
 
 import gevent
+from locust.dispatch import UsersDispatcher
 from locust.env import Environment
 from locust.runners import LocalRunner, MasterRunner, WorkerRunner
 
-from kwiken.loadtest.distribution.dispatcher import SharingDispatcher
 from kwiken.loadtest.distribution.options import kept_from_the_page, named_on_command_line
-from kwiken.loadtest.distribution.share import Share
+from kwiken.loadtest.distribution.share import Share, one_sender_each
 from kwiken.loadtest.results.outcome import RequestOutcome
 
 _log = logging.getLogger(__name__)
 _SHARES: Final = "kwiken_shares"  # name among Locust's options, which it sends to all workers
 _ENDED: Final = "kwiken_ended"  # message of a worker whose schedule is over, or could not start
 _COUNTS: Final = "kwiken_open_loop"  # part of a worker's report
+
+
+class SharingDispatcher(UsersDispatcher):
+    """Locust's dispatcher with ramps and rebalancing as they are, and one open-loop user in each process.
+
+    Args:
+        classes: names of the open-loop user classes.
+        publish: callback, called before each message to the processes, with the number of users asked for by
+            class and the ids of the processes in ascending order.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        classes: list[str],
+        publish: Callable[[dict[str, int], list[str]], None],
+        **named: Any,
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self._classes = classes
+        self._publish = publish
+
+    def __next__(self) -> dict[str, dict[str, int]]:
+        placed, asked = one_sender_each(super().__next__(), self._classes)
+        self._publish(asked, sorted(placed))
+        return placed
 
 
 class Session:

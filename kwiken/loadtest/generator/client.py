@@ -11,16 +11,17 @@ import select
 import socket
 from collections.abc import Callable
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import gevent
 import gevent.socket
 import gevent.ssl
+import msgspec
 from gevent import monkey
 from geventhttpclient._parser import HTTPResponseParser
 
 from kwiken.base.errors import InputError
-from kwiken.loadtest.generator.failures import MAX_FAILURE_BYTES, failure_text
+from kwiken.base.printable import printable
 from kwiken.loadtest.inputs.headers import Headers
 from kwiken.loadtest.inputs.queries import Queries
 from kwiken.loadtest.inputs.settings import LoadTarget
@@ -34,6 +35,32 @@ _UTILITY = "kw-utility"
 # Locust's command replaces select.poll by a version that waits in the event loop; polling without waiting
 # needs no loop.
 _poll: Callable[[], Any] = monkey.get_original("select", "poll")
+MAX_FAILURE_BYTES: Final = 4096
+_MAX_CHARACTERS: Final = 300
+_FIELDS: Final = ("error", "message", "detail", "reason", "title")
+
+
+def failure_text(status: int, body: bytes) -> str:
+    """One printable line: the status, and what the body says of the failure.
+
+    Args:
+        status: HTTP status of the answer.
+        body: body of the answer, or its start.
+    """
+    said = _said(body)
+    line = printable(" ".join(said.split()), most=_MAX_CHARACTERS)
+    return f"HTTP {status}: {line}" if line else f"HTTP {status}"
+
+
+def _said(body: bytes) -> str:
+    """Text of the field that names the error in a JSON object, else the whole body."""
+    try:
+        document: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return body.decode("utf-8", "replace")
+    while isinstance(document, dict):
+        document = next((document[name] for name in _FIELDS if document.get(name)), None)
+    return document if isinstance(document, str) else body.decode("utf-8", "replace")
 
 
 class _Answer(HTTPResponseParser):

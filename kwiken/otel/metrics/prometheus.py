@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -17,8 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from kwiken.otel.metrics.model import Distribution, Family, MetricKind
-from kwiken.otel.metrics.names import prometheus_label, prometheus_name
+from kwiken.otel.metrics.model import Distribution, Family, Metric, MetricKind
 
 BUCKETS_PER_OCTAVE: Final = 4  # bounds of classic buckets for each factor of 2, so 19% apart
 LOWEST_OCTAVE: Final = -12  # the first bound is 2**-12 s, 0.24 ms
@@ -30,6 +30,28 @@ _YIELD_S: Final = 0.00005
 _STEPS: Final = range(LOWEST_OCTAVE * BUCKETS_PER_OCTAVE, HIGHEST_OCTAVE * BUCKETS_PER_OCTAVE + 1)
 # Six digits are enough, and are written alike in both formats.
 BOUNDS: Final = tuple(repr(float(f"{2.0 ** (step / BUCKETS_PER_OCTAVE):.6g}")) for step in _STEPS)
+_WORDS: Final = {"s": "seconds", "By": "bytes"}
+_ODD: Final = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+def prometheus_name(metric: Metric) -> str:
+    """Name of a metric's samples: with its unit, and with `_total` or `_info` where the kind asks for it.
+
+    A histogram's samples add `_bucket`, `_sum` and `_count`.
+    """
+    name = prometheus_label(metric.name)
+    unit = _WORDS.get(metric.unit, "")
+    if metric.unit == "1" and metric.kind is MetricKind.GAUGE:
+        unit = "ratio"
+    if unit and not name.endswith(f"_{unit}"):
+        name = f"{name}_{unit}"
+    suffix = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}.get(metric.kind, "")
+    return name if name.endswith(suffix) else name + suffix
+
+
+def prometheus_label(attribute: str) -> str:
+    """Name of an attribute as a label: other characters than letters and digits become underscores."""
+    return _ODD.sub("_", attribute)
 
 
 def exposition(families: Sequence[Family], accept: str) -> tuple[bytes, str]:

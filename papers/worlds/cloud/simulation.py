@@ -7,18 +7,21 @@ choice.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import math
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
+from kwiken.allocator.provisioning.offers import NodeOffer, Terms
+from kwiken.allocator.provisioning.retention import keep_idle_s
 from kwiken.base.arrays import Floats
-from papers.worlds.cloud.keeping import IdleRule
 from papers.worlds.cloud.mapping import (
     JobRoute,
     ReservedState,
@@ -27,17 +30,17 @@ from papers.worlds.cloud.mapping import (
     route,
 )
 from papers.worlds.cloud.outcome import CloudOutcome
-from papers.worlds.cloud.quality_record import QualityRecord
 from papers.worlds.cloud.scenarios import ARRIVALS, CloudJobs
 from papers.worlds.cloud.servers import Servers
-from papers.worlds.cloud.settings import FULL, OVERPROVISION, CloudSettings, CloudStrategy
-from papers.worlds.cloud.soft_limit import HARD_LIMIT, SoftLimit
+from papers.worlds.cloud.settings import FULL, OVERPROVISION, CloudSettings, CloudStrategy, Keeping
 from papers.worlds.cloud.weather import (
     HOST_SPREAD,
     RESOURCES,
     SCALE,
     SIZES,
+    SPIN_UP_FACTOR,
     STEP_S,
+    TYPICAL_S,
     batch_slowdown,
     excess,
     experienced,
@@ -57,6 +60,131 @@ SPOT_RATE_PER_S: Final = 1 / 7200.0  # interruptions of a spot node
 SPOT_AGAIN_S: Final = 30.0  # work that an interruption undoes
 SPOT_MOST_QUALITY: Final = 0.5  # demanded by batch jobs that may run on spot
 SAMPLE_S: Final = 10.0
+RECENT = 200  # gaps that are looked at
+HISTORY: Final = 500  # observations of a kind that are kept
+KEPT_S: Final = 1800.0  # age up to which they count
+COVERAGE: Final = 0.90
+PRIOR_WEIGHT: Final = 10  # observations that the prior counts as
+START: Final = 0.62  # the source starts at 60 to 65%
+HARD_LIMIT: Final = 0.85
+LEAST: Final = 0.40
+BELOW_HARD: Final = 0.05
+INTERVAL_S: Final = 10.0  # of updates
+PER_GROWTH: Final = 0.01  # for each job by which the queue grows in a second
+PER_QUEUED: Final = 0.002  # for each queued job for each reserved node
+PER_CALM_S: Final = 0.0005  # for each second of calm
+CALM_S: Final = 60.0  # without a queue, from which on the limit rises
+
+
+class SoftLimit:
+    """Soft limit, updated every ten seconds.
+
+    Args:
+        nodes: number of reserved nodes.
+        hard: hard limit, a share of the reserved cores.
+
+    Attributes:
+        value: soft limit, a share of the reserved cores.
+    """
+
+    def __init__(self, nodes: int, *, hard: float = HARD_LIMIT) -> None:
+        self.value = START
+        self._nodes = max(1, nodes)
+        self._most = hard - BELOW_HARD
+        self._queued = 0
+        self._last_s = 0.0
+        self._queue_ended_s = 0.0
+
+    def update(self, now_s: float, queued: int) -> float:
+        """Take account of the queue; nothing happens within ten seconds of the last update.
+
+        Args:
+            now_s: moment, seconds.
+            queued: number of jobs in the queue.
+        """
+        passed_s = now_s - self._last_s
+        if passed_s < INTERVAL_S:
+            return self.value
+        growth = (queued - self._queued) / passed_s
+        if queued:
+            self._queue_ended_s = now_s
+        calm = now_s - self._queue_ended_s >= CALM_S
+        change = -PER_GROWTH * max(0.0, growth) - PER_QUEUED * queued / self._nodes
+        change += PER_CALM_S * passed_s * calm
+        self.value = min(self._most, max(LEAST, self.value + change))
+        self._queued, self._last_s = queued, now_s
+        return self.value
+
+
+class QualityRecord:
+    """Qualities that were observed, by kind of node.
+
+    Args:
+        priors: quality that is assumed before there are observations, a share from 0 to 1, by kind.
+    """
+
+    def __init__(self, priors: Mapping[int, float]) -> None:
+        self._seen = {kind: deque([(0.0, prior)] * PRIOR_WEIGHT) for kind, prior in priors.items()}
+        self._sorted = {kind: [prior] * PRIOR_WEIGHT for kind, prior in priors.items()}
+
+    def observe(self, kind: int, quality: float, now_s: float) -> None:
+        """Note a quality.
+
+        Args:
+            quality: what a node of this kind offered, a share from 0 to 1.
+            now_s: moment, seconds.
+        """
+        seen, ordered = self._seen[kind], self._sorted[kind]
+        seen.append((now_s, quality))
+        bisect.insort(ordered, quality)
+        while len(seen) > 1 and (seen[0][0] < now_s - KEPT_S or len(seen) > HISTORY):
+            _, old = seen.popleft()
+            del ordered[bisect.bisect_left(ordered, old)]
+
+    def offered(self, kind: int, coverage: float = COVERAGE) -> float:
+        """Quality that a share of the nodes of a kind met or exceeded.
+
+        Args:
+            coverage: share of the nodes, 0 to 1; more of it is a lower quality.
+        """
+        ordered = self._sorted[kind]
+        worse = math.ceil(round((1 - coverage) * len(ordered), 9))
+        return ordered[max(0, worse - 1)]
+
+
+class IdleRule:
+    """Rule for idle nodes of one size.
+
+    Args:
+        size: number of cores of the nodes.
+    """
+
+    def __init__(self, size: int, settings: CloudSettings) -> None:
+        self._boot_s = TYPICAL_S * SPIN_UP_FACTOR[size] * settings.spin_up_factor
+        self._settings = settings
+        self._gaps: list[float] = []
+        self._offer = NodeOffer(
+            name="node",
+            node_class="node",
+            terms=Terms.ON_DEMAND,
+            cores=float(size),
+            price_per_hour=float(size),
+            boot_s=self._boot_s,
+        )
+
+    def reused(self, gap_s: float) -> None:
+        """Note that an idle node was used again.
+
+        Args:
+            gap_s: time for which the node was idle, seconds.
+        """
+        self._gaps.append(gap_s)
+
+    def keep_s(self) -> float:
+        """Time for which a node that is idle now is kept, seconds."""
+        if self._settings.keeping is Keeping.LEARNED:
+            return keep_idle_s(self._offer, np.array(self._gaps[-RECENT:]))
+        return self._settings.retention * self._boot_s
 
 
 @dataclass(slots=True)

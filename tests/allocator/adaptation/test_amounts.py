@@ -8,9 +8,9 @@ import pytest
 
 from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
 from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.live_repacking import MAX_SAMPLES, UseRecord
 from kwiken.allocator.adaptation.measures import Measures
 from kwiken.allocator.adaptation.replicas import Replicas
-from kwiken.allocator.adaptation.use_record import MAX_SAMPLES, UseRecord
 from kwiken.allocator.adaptation.watch import WINDOW_S
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger

@@ -11,8 +11,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.allocator.adaptation.actions import Action, Start, Stop
 from kwiken.allocator.adaptation.adaptation import Adaptation
-from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings
-from kwiken.allocator.adaptation.use_record import UseRecord
+from kwiken.allocator.adaptation.live_repacking import LiveRepacking, LiveRepackSettings, UseRecord
 from kwiken.allocator.adaptation.watch import Observation
 from kwiken.allocator.packing.auto_dial import LateCount
 from kwiken.allocator.packing.tasks.usage import MIN_SAMPLES

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from kwiken.allocator.adaptation.adaptation import Retries
 from kwiken.allocator.adaptation.drift import WorkDrift
-from kwiken.allocator.adaptation.retries import Retries
 from kwiken.allocator.adaptation.watch import WINDOW_S, Need, Observation, WorkloadWatch
 
 TARGET_MS = 100.0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.allocator.contention.ramp import Ramp, RampWindow, Scores
-from papers.ibench.simulated_machine import SimulatedResource, simulate_ramp
+from papers.ibench.parts import SimulatedResource, simulate_ramp
 
 MAX_VISITS = 6
 MAX_WINDOWS = 1 + 4 * MAX_VISITS

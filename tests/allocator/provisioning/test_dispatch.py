@@ -15,8 +15,7 @@ from papers.worlds.cloud.mapping import (
     dynamic_route,
     route,
 )
-from papers.worlds.cloud.quality_record import QualityRecord
-from papers.worlds.cloud.soft_limit import BELOW_HARD, HARD_LIMIT, LEAST, SoftLimit
+from papers.worlds.cloud.simulation import BELOW_HARD, HARD_LIMIT, LEAST, QualityRecord, SoftLimit
 
 SOFT, SPIN_UP_S = 0.6, 20.0
 

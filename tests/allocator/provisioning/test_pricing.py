@@ -13,7 +13,7 @@ from kwiken.allocator.provisioning.pricing import (
     bill,
 )
 from kwiken.allocator.provisioning.retention import idle_gaps_s, keep_idle_s, retention_cost_s, ski_rental_s
-from papers.hcloud.price_models import break_even_weeks, sustained_use_factor
+from papers.hcloud.costs import break_even_weeks, sustained_use_factor
 
 OFFER = NodeOffer(
     name="n",

@@ -15,8 +15,8 @@ from kwiken.allocator.sampling.agent import PlacingAgent, SampledKind, sampled_k
 from kwiken.allocator.sampling.arrivals import ArrivalPlacer, rank_among_all, restore
 from kwiken.allocator.sampling.sample_size import Guarantee
 from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
-from papers.tarcil.early_stop import EarlyStop
-from papers.tarcil.waits import ReleaseHistory
+from papers.tarcil.short_tasks import ReleaseHistory
+from papers.tarcil.states import EarlyStop
 
 ROOMY = replace(FAMILIES["mixed"], workloads=6, load=0.1, caused=(0.0, 0.02))
 

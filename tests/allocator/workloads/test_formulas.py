@@ -21,10 +21,15 @@ from kwiken.allocator.workloads.completion.gaussian import (
     FoldIn,
     GaussianModel,
 )
-from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability, log_speedup
-from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, held_out
+from kwiken.allocator.workloads.completion.selection import (
+    CompletionKind,
+    NoEffect,
+    OneUnit,
+    candidates,
+    held_out,
+)
 from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
 from kwiken.allocator.workloads.latency_limit import spare_within
 from kwiken.allocator.workloads.measurements import Measurements

@@ -12,9 +12,15 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.workloads.classification import Classifier
 from kwiken.allocator.workloads.completion.gaussian import BayesianRows, EntryErrors, FoldIn
 from kwiken.allocator.workloads.completion.joined import JoinedModel
-from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
-from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose, held_out
+from kwiken.allocator.workloads.completion.selection import (
+    CompletionKind,
+    NoEffect,
+    OneUnit,
+    candidates,
+    choose,
+    held_out,
+)
 from kwiken.allocator.workloads.completion.tails import ErrorTails, calibration, fitted_tails
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json

@@ -31,7 +31,7 @@ from kwiken.apps.demo_place.outcome import (
     ServiceOutcome,
     kept_again_s,
 )
-from kwiken.apps.demo_place.run import AFTER_LOSS_S
+from kwiken.apps.demo_place.run import AFTER_LOSS_S, run_verb
 from kwiken.apps.demo_place.scene import (
     BATCH,
     BATCH_PROGRAM,
@@ -49,7 +49,6 @@ from kwiken.apps.demo_place.scene import (
     workloads_toml,
 )
 from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
-from kwiken.apps.demo_place.verbs import run_verb
 from kwiken.base.errors import KwikenError
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.placement import PlacingStatus

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.apps.report.charts.curves import CurveView, draw_curve, height_at
-from kwiken.apps.report.charts.dag import BOX_H, StageBox, draw_dag, fewer
+from kwiken.apps.report.charts.dag import BOX_H, StageBox, draw_dag, fewer, lay_out
 from kwiken.apps.report.charts.gantt import GanttBar, GanttRequest, Track, draw_gantt
-from kwiken.apps.report.charts.layers import lay_out
 from kwiken.apps.report.charts.percentiles import Band, Line, draw_ladder, nines
 from kwiken.apps.report.charts.scales import Scale, linear_scale, linear_ticks, log_scale, log_ticks
 from kwiken.apps.report.model import number_format

@@ -20,7 +20,7 @@ from kwiken.batch.jobs.mapreduce.formulas import (
 )
 from kwiken.batch.jobs.mapreduce.stages import critical_path
 from papers.corral.deadline_tuples import candidates
-from papers.mrcute.rates import TaskFlow, fit_profile
+from papers.mrcute.prediction import TaskFlow, fit_profile
 
 SLOTS = SlotsOfMachine(map_slots=8, reduce_slots=2)
 SORT = MapReduceProfile(s_map=1, s_reduce=1, b_map=200, b_reduce=400, b_disk=250)  # megabits per second

@@ -11,8 +11,13 @@ from kwiken.base.errors import InputError
 from kwiken.batch.jobs.job import BatchJob, BatchStage, ExecutorSpan, TaskTimes
 from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.jobs.logs.swim import swim_job
-from kwiken.batch.jobs.replay.baselines import by_ernest, by_two_points
-from kwiken.batch.jobs.replay.choice import baselines_at, choose_model, smallest_in_time
+from kwiken.batch.jobs.replay.choice import (
+    baselines_at,
+    by_ernest,
+    by_two_points,
+    choose_model,
+    smallest_in_time,
+)
 from kwiken.batch.jobs.replay.predictor import Predictor, runs_by_job
 from kwiken.batch.jobs.replay.replayed_run import NetworkBounds, run_model
 from kwiken.batch.jobs.replay.scheduling import ReplayedStage, Slots, replay

@@ -12,7 +12,7 @@ from kwiken.allocator.contention.machine_probe import MachineProbe, probe_from_j
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.errors import InputError
-from kwiken.cli.allocate.probing.probe_sources import chosen_sources
+from kwiken.cli.allocate.probing.probe_stage import chosen_sources
 from kwiken.model.profile.codec import profile_to_json
 from kwiken.probes.recorded import RECORDED_HISTORY
 from tests.support.models.profiles import small_profile

@@ -12,9 +12,9 @@ import pytest
 
 from kwiken.allocator.workloads.profile import profiles_to_json
 from kwiken.base.errors import InputError
-from kwiken.cli.placing.claim import claimed_nodes
 from kwiken.cli.placing.options import PlacementOptions, service_targets
 from kwiken.cli.placing.placement_inputs import Placed
+from kwiken.cli.placing.run_on_nodes import claimed_nodes
 from kwiken.cli.shared.options import load_service
 from tests.support.runtime.clusters import profile
 

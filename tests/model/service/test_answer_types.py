@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import DefinitionError
-from kwiken.model.service.answer_types import can_become
-from kwiken.model.service.service import Service
+from kwiken.model.service.service import Service, can_become
 from kwiken.model.service.stage import Partial
 
 

@@ -14,9 +14,8 @@ from kwiken.base.errors import InputError
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.labels import bounded
 from kwiken.otel.metrics.model import Distribution, Exemplar, Rising, family
-from kwiken.otel.metrics.names import prometheus_name
 from kwiken.otel.metrics.otlp import MAX_BUCKETS, MetricPush, trimmed
-from kwiken.otel.metrics.prometheus import BOUNDS, classic_buckets, exposition
+from kwiken.otel.metrics.prometheus import BOUNDS, classic_buckets, exposition, prometheus_name
 from kwiken.otel.write.labels import OTHER
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, TracedLatency
 from kwiken.runtime.metrics.snapshots import distribution

@@ -16,7 +16,7 @@ from papers.worlds.fleet.managers import CONTESTANTS
 from papers.worlds.fleet.simulator.manager import DETECTION_S, Manager
 from papers.worlds.fleet.simulator.outcome import FleetOutcome, PhaseChange
 from papers.worlds.fleet.simulator.scenario import Outage, PhaseStep, Scenario
-from papers.worlds.fleet.simulator.truth import Truth
+from papers.worlds.fleet.simulator.site import Truth
 from tests.papers.fleet.test_fleet_simulator import batch, cluster, exactly, played, profile, service
 
 

@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from papers.kwiken.late_requests.catch_up_rates import ExtraThreads, prioritise, speed_up
+from papers.kwiken.late_requests.timeline import ExtraThreads, prioritise, speed_up
 
 times = arrays(np.float64, 6, elements=st.floats(0, 1000))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from papers.lsh.accuracy import DesiredIntervals
 from papers.lsh.data_centre import (
     RULES,
     DataCentre,
@@ -15,7 +16,6 @@ from papers.lsh.data_centre import (
     run_applications,
     tightest_fit,
 )
-from papers.lsh.desired_intervals import DesiredIntervals
 from papers.lsh.population import Applications, applications
 from papers.sources import reproduction
 

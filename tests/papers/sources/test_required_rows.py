@@ -7,8 +7,7 @@ from collections import defaultdict
 import pytest
 
 from papers.figures.rows import FigureRow, Part, Reproduction, RequiredRow, run, unreproduced
-from papers.ibench.parts import all_parts as parts_of_ibench
-from papers.ibench.required import REQUIRED as OF_IBENCH
+from papers.ibench.parts import REQUIRED as OF_IBENCH, all_parts as parts_of_ibench
 from papers.paragon import scheduling as paragon_scheduling
 from papers.paragon.crowded_world import in_crowded_world
 from papers.paragon.required import REQUIRED as OF_PARAGON

@@ -23,7 +23,7 @@ import uvloop
 
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
-from kwiken.runtime.wire.grpc.unread_answer import hang_up
+from kwiken.runtime.wire.grpc.server import hang_up
 from kwiken.runtime.wire.http_server.aiohttp_server import ClientTimeouts
 from tests.support.peers.grpc_messages import Request
 from tests.support.peers.raw_http import Servers, servers

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from kwiken.otel.metrics import catalog
-from kwiken.otel.metrics.names import prometheus_name
+from kwiken.otel.metrics.prometheus import prometheus_name
 from kwiken.otel.write.records import RequestRecord
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor

@@ -11,8 +11,7 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.storage.model.comparison import StorageJudgement, judge, nearest
 from kwiken.storage.model.gap_laws import draw_family
-from kwiken.storage.model.generator import IODrawing, generate
-from kwiken.storage.model.threads import stride_order
+from kwiken.storage.model.generator import IODrawing, generate, stride_order
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace
 from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios

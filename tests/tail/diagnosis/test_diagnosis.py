@@ -21,7 +21,7 @@ from papers.kwiken.late_requests.global_reissue import (
     run_global_reissue,
     tune_global_reissue,
 )
-from papers.kwiken.partial_answers.order_statistics import (
+from papers.kwiken.partial_answers.incomplete import (
     order_quantile,
     rank_for,
     wait_for_fraction_gain,

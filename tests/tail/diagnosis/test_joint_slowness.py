@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from kwiken.model.profile.profile import Profile, StageProfile
-from kwiken.tail.diagnosis.explanation import explain
-from kwiken.tail.diagnosis.joint_slowness import MIN_JOINT_REQUESTS, joint_copies, joint_stages
+from kwiken.tail.diagnosis.explanation import MIN_JOINT_REQUESTS, explain, joint_copies, joint_stages
 
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]

@@ -14,8 +14,16 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan.accounts import CALL, Account, LedgerBounds
 from kwiken.model.service.stage import Reissue
 from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedCalls
-from kwiken.tail.queueing.simulator.dispatch import EQUAL_SCORES, MAX_CANDIDATES, candidates, uniforms
-from kwiken.tail.queueing.simulator.race import MAY_COPY, QueueRace, UnstableStageError, roles
+from kwiken.tail.queueing.simulator.race import (
+    EQUAL_SCORES,
+    MAX_CANDIDATES,
+    MAY_COPY,
+    QueueRace,
+    UnstableStageError,
+    candidates,
+    roles,
+    uniforms,
+)
 from kwiken.tail.queueing.simulator.replica_scores import (
     FRESH_MS,
     HALF_LIFE_MS,

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from kwiken.base.errors import InputError
 from kwiken.model.plan.accounts import BY_FLOOR, HORIZON, LOAD, PEAK, REQUEST, WITHIN, Account, Floor, grant
 from kwiken.model.plan.ledger_terms import LedgerTerms
-from kwiken.tail.simulation.ledger_replay import replay_ledger
+from kwiken.tail.simulation.kept_budgets import replay_ledger
 
 requests = st.lists(
     st.tuples(st.one_of(st.just(0.0), st.floats(0, 3)), st.one_of(st.floats(0, 0.1), st.floats(0, 40))),

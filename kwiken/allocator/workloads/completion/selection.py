@@ -12,16 +12,17 @@ import numpy as np
 
 from kwiken.allocator.workloads.completion.gaussian import (
     AS_LEARNED,
+    MIN_VARIANCE,
     BayesianRows,
     ColumnMeans,
     Completer,
     Completion,
     EntryErrors,
     FoldIn,
+    GaussianModel,
     Model,
 )
 from kwiken.allocator.workloads.completion.joined import JoinedModel, joined
-from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability
 from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails, calibration, fitted_tails
@@ -42,6 +43,45 @@ LAW_NOISES: Final = (2e-5, 4e-4, 6.4e-3)  # of the scalability law
 NEIGHBOURS: Final = (3, 5, 10, None)  # numbers of nearest rows; None for all of them
 MAX_JOINED: Final = 3  # methods whose mean is tried
 KINDS_JOINED: Final = 4  # best kinds of method that are joined with one another
+
+
+@dataclass(frozen=True)
+class NoEffect:
+    """Every column performs alike: a row is its level."""
+
+    @property
+    def name(self) -> str:
+        """Name of the method."""
+        return "no effect"
+
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
+        """Fit one variance of all entries around the level of their row, or around their common mean."""
+        del deviations  # plain means
+        size = rows.shape[1]
+        middle = np.zeros(size) if level else np.full(size, rows.mean())
+        rest = rows - (rows.mean(axis=1, keepdims=True) if level else middle)
+        return GaussianModel(middle, np.zeros((size, size)), max(float(rest.var()), MIN_VARIANCE), level)
+
+
+@dataclass(frozen=True)
+class OneUnit:
+    """Gaussian rows of one unit: how fast a workload is tells something about how it varies.
+
+    Attributes:
+        rows: model of the rows with their levels.
+    """
+
+    rows: BayesianRows
+
+    @property
+    def name(self) -> str:
+        """Name of the method with its settings."""
+        return f"rows of one unit, prior {self.rows.prior_share:g}, noise {self.rows.noise:g}"
+
+    def fit(self, rows: Floats, *, level: bool, deviations: Floats | None = None) -> GaussianModel:
+        """Fit the rows with their levels, as if they had none."""
+        del level
+        return self.rows.fit(rows, level=False, deviations=deviations)
 
 
 class CompletionKind(StrEnum):

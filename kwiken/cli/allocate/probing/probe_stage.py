@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,25 +18,209 @@ from kwiken.apps.console.output import (
 )
 from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
-from kwiken.cli.allocate.probing.probe_sensitivity import show_sensitivity, stage_prober
-from kwiken.cli.allocate.probing.probe_sources import chosen_sources
 from kwiken.cli.allocate.probing.run_probe import run_probe
-from kwiken.cli.shared.options import Real, json_option, load_service, needs_extra
+from kwiken.cli.shared.options import (
+    LATENCY_FORM,
+    Real,
+    json_option,
+    load_profile,
+    load_service,
+    milliseconds,
+    needs_extra,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from kwiken.allocator.contention.machine_probe import MachineProbe
     from kwiken.allocator.contention.measured_stage import StageProbe
     from kwiken.allocator.contention.stage_plan import ProbePlan
+    from kwiken.allocator.neighbours.intervals import SourcePlan
+    from kwiken.allocator.packing.needs.sensitivity import SensitivityCurve
     from kwiken.allocator.workloads.measurements import Measurements
-    from kwiken.probes.stage import StageTarget
+    from kwiken.model.profile.profile import Profile
+    from kwiken.probes.stage import StageProber, StageTarget
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
 MAX_MACHINE: Final = 4 * MIB
 MAX_SPEED: Final = 1.0  # a quota makes no processor faster
+WINDOWS: Final = 10  # of a usual measurement, in one of a p99
+STEPS: Final = 12  # recording, nine shares of the processor, two bandwidths
+QOS: Final = 0.95  # share of its performance that a stage keeps where no profile says what its service bears
+ROOM: Final = 1.05  # of the profile's p99, where no target is given
+REQUESTS: Final = 20_000  # that are replayed for each factor on the stage's latencies
+MAX_SHOWN_ERROR: Final = 0.5  # largest error that is tried: an interval that ends there has no end
+
+
+def chosen_sources(
+    known: Measurements,
+    stage: str,
+    profile_file: str | None,
+    target_p99: str | None,
+    *,
+    to_stdout: bool,
+) -> tuple[str, ...]:
+    """Names of the sources to measure, the one whose error costs most first; shows why.
+
+    Args:
+        known: history, whose workloads stand for the stage and for its neighbours.
+        stage: name of the stage, as in the profile.
+        profile_file: profile of the service; None where the stage's own performance counts.
+        target_p99: p99 that the service must keep, as a text; None for 5% above the profile's.
+        to_stdout: whether the table goes to stdout, and not to stderr.
+
+    Raises:
+        InputError: names the stage that the profile does not have, or a target that is missed already.
+    """
+    from kwiken.allocator.neighbours.intervals import sources_to_measure
+
+    if not known.tolerated.labels:
+        raise InputError("the history has no scores of contention", where="--sources")
+    slowdown = 1.0 / QOS
+    if profile_file is None:
+        note("no --profile: the stage is to keep 95% of its own performance, whatever its service bears")
+    else:
+        slowdown = _slowdown(load_profile(profile_file), stage, profile_file, target_p99)
+        note(f"the service keeps its p99 while {stage!r} takes up to {slowdown:.2f} times as long")
+    found = sources_to_measure(
+        known.tolerated.rows, known.caused.rows, slowdown, tuple(known.tolerated.labels)
+    )
+    _show_sources(found, to_stdout=to_stdout)
+    return found.sources
+
+
+def _slowdown(profile: Profile, stage: str, where: str, target_p99: str | None) -> float:
+    from kwiken.allocator.neighbours.intervals import allowed_slowdown
+    from kwiken.tail.simulation.trace_driven import simulate
+
+    names = [each.name for each in profile.stages]
+    if stage not in names:
+        raise InputError(f"has no stage {stage!r}; there are {', '.join(names)}", where=where)
+
+    def p99_ms(factor: float) -> float:
+        slower = tuple(
+            replace(each, calls_ms=each.calls_ms * factor) if each.name == stage else each
+            for each in profile.stages
+        )
+        return simulate(replace(profile, stages=slower), None, requests=REQUESTS).before.p99_ms
+
+    today_ms = p99_ms(1.0)
+    target_ms = ROOM * today_ms if target_p99 is None else milliseconds(target_p99)
+    if target_ms is None:
+        raise InputError(
+            f"must be a latency such as {LATENCY_FORM}, not {target_p99!r}", where="--target-p99"
+        )
+    if today_ms > target_ms:
+        raise InputError(f"is missed already: the profile's p99 is {today_ms:.4g} ms", where="--target-p99")
+    return allowed_slowdown(p99_ms, target_ms)
+
+
+def _show_sources(found: SourcePlan, *, to_stdout: bool) -> None:
+    def bound(points: float) -> str:
+        return "any" if points >= MAX_SHOWN_ERROR else f"{points:.2f}"
+
+    rows = [
+        (
+            each.source,
+            bound(each.under),
+            bound(each.over),
+            f"{each.missed:.1%}",
+            "yes" if each.measured else "",
+        )
+        for each in found.intervals
+    ]
+    columns = ("source", "too low by", "too high by", "targets missed unmeasured", "measured")
+    print_table("how far a tolerated score may be off", columns, rows, to_stderr=not to_stdout)
+
+
+async def stage_prober(
+    calibrated: MachineProbe | None, window_s: float, advanced: Callable[[], None]
+) -> StageProber:
+    """Prober of stages on this machine.
+
+    Args:
+        calibrated: calibrations of the sources of contention; None to make them when they are needed.
+        window_s: length of one window, seconds.
+        advanced: called after each step of a probe.
+    """
+    from kwiken.probes.build import build_kernels
+    from kwiken.probes.facts import machine_facts
+    from kwiken.probes.machine import MachineProber, ProbeSettings
+    from kwiken.probes.stage import StageProber
+
+    facts = machine_facts()
+    prober = MachineProber(await build_kernels(), facts, ProbeSettings(), lambda: None)
+    calibrations = {} if calibrated is None else calibrated.calibrations
+    return StageProber(prober, facts, calibrations=calibrations, window_s=window_s, advanced=advanced)
+
+
+def show_sensitivity(
+    goal: StageTarget,
+    workload: str,
+    speeds: Mapping[str, float],
+    machine: str | None,
+    *,
+    rate_per_s: float | None,
+    window_s: float,
+    as_json: bool,
+) -> None:
+    """Measure the sensitivity of a stage and print curves and scores.
+
+    Args:
+        workload: name of the stage in the answer.
+        speeds: speed of node classes as a share of this machine's, by name.
+        machine: path of the calibration of this machine; None to calibrate now.
+        rate_per_s: calls per second; None for half of what one core completes.
+        window_s: length of one window, seconds; a p99 is measured over ten of them.
+        as_json: whether to print JSON.
+    """
+    from kwiken.allocator.contention.machine_probe import probe_from_json
+    from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, on_class
+
+    calibrated = None
+    if machine is not None:
+        calibrated = probe_from_json(read_text(machine, MAX_MACHINE), where=machine)
+
+    async def probe(advanced: Callable[[], None]) -> tuple[float, dict[str, SensitivityCurve]]:
+        stages = await stage_prober(calibrated, window_s, advanced)
+        return await stages.sensitivity(goal, rate_per_s, WINDOWS * window_s)
+
+    with progress(f"probing {workload}", total=STEPS) as bar:
+        rate, curves = run_probe(probe(bar.advance))
+    cpu = curves[DIMENSIONS[0]].score
+    classes = {name: on_class(cpu, speed) for name, speed in speeds.items()}
+    if as_json:
+        print_json(
+            {
+                "name": workload,
+                "rate_per_s": rate,
+                "dimensions": {
+                    name: {
+                        "score": curve.score,
+                        "shares": curve.shares.tolist(),
+                        "p99_ms": curve.p99_ms.tolist(),
+                        "impacts": curve.impacts.tolist(),
+                    }
+                    for name, curve in curves.items()
+                },
+                "cpu_by_class": classes,
+            }
+        )
+        return
+    shares = next(iter(curves.values())).shares.tolist()
+    columns = ("share left", *(f"p99 ms by {name}" for name in curves))
+    rows = [
+        (f"{share:.0%}", *(f"{curve.p99_ms[at]:.4g}" for curve in curves.values()))
+        for at, share in enumerate(shares)
+    ]
+    print_table(f"{workload} at {rate:.4g} calls/s", columns, rows)
+    print_table("", ("resource", "least share"), [(name, f"{one.score:.2f}") for name, one in curves.items()])
+    if classes:
+        rows = [(name, f"{score:.2f}", "yes" if score <= 1 else "no") for name, score in classes.items()]
+        print_table("", ("class", "least share of its processor", "keeps the p99"), rows)
+        note("bandwidths are not carried to other classes: their bandwidth for each core is not known")
 
 
 @click.command(short_help="Measure a stage in a sandbox, for kwiken classify.")

@@ -7,14 +7,13 @@ gateway need not decode the answers of stages, so it may pass them on as receive
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.model.service.service import Service
-from kwiken.runtime.wire.transport.validation_errors import plain_message
 
 HTTP: Final = "http"
 GRPC: Final = "grpc"
@@ -55,6 +54,57 @@ _ADDRESS = re.compile(r"([a-z]{1,8})://([A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,
 # Place that a decoder's message names: the number of an input, and the path within the input.
 _INPUT = re.compile(r" - at `\$\[(?P<index>\d{1,4})\](?P<path>[^`]*)`\Z")
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?\Z")
+_PLACE: Final = re.compile(r" - at `(?:key in )?\$\.?(?P<path>[^`]*)`\Z")
+_KINDS: Final = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_PARTS: Final = {"str": "letter", "array": "entry", "object": "field", "bytes": "byte"}
+_REWRITES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...]] = (
+    (re.compile(r"Object missing required field `(.*)`"), lambda m: f"the field {m[1]!r} is missing"),
+    (re.compile(r"Object contains unknown field `(.*)`"), lambda m: f"unknown field {m[1]!r}"),
+    (re.compile(r"Expected `(.+)`, got `(.+)`"), lambda m: f"must be {_kinds(m[1])}, not {_kinds(m[2])}"),
+    (
+        re.compile(r"Expected `(\w+)` of length (<=|>=) (\d+)"),
+        lambda m: f"must have at {'most' if m[2] == '<=' else 'least'} {_many(int(m[3]), m[1])}",
+    ),
+    (re.compile(r"Expected `\w+` >= (\S+)"), lambda m: f"must be {m[1]} or more"),
+    (re.compile(r"Expected `\w+` <= (\S+)"), lambda m: f"must be {m[1]} or less"),
+    (re.compile(r"Expected `\w+` > (\S+)"), lambda m: f"must be more than {m[1]}"),
+    (re.compile(r"Expected `\w+` < (\S+)"), lambda m: f"must be less than {m[1]}"),
+    (re.compile(r"Input data was truncated"), lambda _: "the JSON ends too early"),
+)
+
+
+def plain_message(message: str) -> str:
+    """Rewrite a decoder's message: the field comes first, and types are named in plain words.
+
+    Args:
+        message: message of `msgspec`; an unknown one stays as it is.
+    """
+    place = _PLACE.search(message)
+    said = message[: place.start()] if place is not None else message
+    for pattern, say in _REWRITES:
+        found = pattern.fullmatch(said)
+        if found is not None:
+            said = say(found)
+            break
+    return f"{place['path']}: {said}" if place is not None and place["path"] else said
+
+
+def _kinds(text: str) -> str:
+    return " or ".join(_KINDS.get(kind, f"`{kind}`") for kind in text.split(" | "))
+
+
+def _many(count: int, kind: str) -> str:
+    part = _PARTS.get(kind, "entry")
+    several = f"{part[:-1]}ies" if part.endswith("y") else f"{part}s"
+    return f"{count} {part if count == 1 else several}"
 
 
 class Parent(NamedTuple):

@@ -11,8 +11,9 @@ all calls at once. tests/tail/simulation/test_races.py holds both equal to the r
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf, nextafter
 from typing import Final
@@ -20,20 +21,150 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.tail.queueing.simulator.calls import CallOutcomes, DrawCopy, SimulatedAttempts, SimulatedCalls
-from kwiken.tail.queueing.simulator.copy_budget import CopyBudget
-from kwiken.tail.queueing.simulator.dispatch import Dispatcher, candidates
+from kwiken.model.plan.accounts import CALL, Account
+from kwiken.model.plan.windows import PEAK_BUCKETS, PEAK_WINDOW_S
+from kwiken.tail.queueing.simulator.calls import (
+    CallOutcomes,
+    DrawCopy,
+    Ints,
+    SimulatedAttempts,
+    SimulatedCalls,
+)
 from kwiken.tail.queueing.simulator.fifo import FifoReplicas
 from kwiken.tail.queueing.simulator.pauses import PausedClock
 from kwiken.tail.queueing.simulator.replica_scores import Estimates
-from kwiken.tail.queueing.simulator.station import Station
+from kwiken.tail.queueing.simulator.station import Dispatch, Earnings, Station
 
 CHECK_ANSWER: Final = 0  # event: an attempt should have been answered
 NEXT_COPY: Final = 1  # event: a call may have another copy
 EARNS: Final = 1  # role of a call: its time-out matters to the account only
 MAY_COPY: Final = 2  # role of a call: it may have a copy
 MAX_QUEUED_CALLS: Final = 1024  # calls at a copy's replica beyond which the stage counts as overloaded
+BUCKET_MS: Final = 1000 * PEAK_WINDOW_S / PEAK_BUCKETS  # time that an account does not divide
+DRAWS_PER_BATCH: Final = 512  # uniform numbers drawn at once
+MAX_CANDIDATES: Final = 16  # replicas whose scores are compared for one call
+EQUAL_SCORES: Final = 0.8  # ratio of two scores from which on they count as equal
+
+
+class Dispatcher:
+    """Chooses replicas of one stage. Draws come in a fixed order, so that runs are reproducible.
+
+    Args:
+        rng: source of randomness, used whenever a copy's replica is chosen.
+    """
+
+    __slots__ = ("_count", "_replicas", "_rule", "_uniforms")
+
+    def __init__(self, rule: Dispatch, replicas: FifoReplicas, rng: np.random.Generator) -> None:
+        self._rule = rule
+        self._replicas = replicas
+        self._count = len(replicas.busy_ms)
+        self._uniforms = uniforms(rng)
+
+    def least_loaded(self, start: int, now: float) -> int:
+        """Index of the least loaded replica, searched from a random one on so that ties are fair."""
+        load = self._replicas.load
+        best, least = start, load(start, now)
+        for replica in (*range(start + 1, self._count), *range(start)):
+            if not least:
+                break
+            other = load(replica, now)
+            if other < least:
+                best, least = replica, other
+        return best
+
+    def least_score(self, start: int, now: float) -> int:
+        """Index of the replica with the least score of up to 16 from one on; near ties go to the first."""
+        score, count = self._replicas.score, self._count
+        best, least = start, inf
+        for place in range(start, start + min(count, MAX_CANDIDATES)):
+            replica = place if place < count else place - count
+            found = score(replica, now)
+            if found < least:
+                best, least = replica, found * EQUAL_SCORES
+        return best
+
+    def for_copy(self, attempts: Sequence[int], now: float) -> int:
+        """Best replica for a copy of a call with these attempts; fewer than there are replicas."""
+        taken = [self._replicas.replica[attempt] for attempt in attempts]
+        left = [replica for replica in range(self._count) if replica not in taken]
+        first = int(next(self._uniforms) * len(left))
+        if self._rule == "random":
+            return left[first]
+        score = self._replicas.score
+        return min(left[first:] + left[:first], key=lambda replica: score(replica, now))
+
+
+def candidates(
+    rule: Dispatch, pinned: Ints, replicas: int, rng: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """Two candidate replicas for each primary call; the same one twice where there is no choice.
+
+    Args:
+        pinned: (m,) index of the replica of a background call; -1 for a call of the stage.
+        replicas: number of replicas, 1 or more.
+    """
+    one = rng.integers(replicas, size=len(pinned))
+    if rule == "random" or replicas == 1:
+        other = one
+    elif rule == "envoy":
+        other = rng.integers(replicas, size=len(pinned))
+    else:
+        other = (one + 1 + rng.integers(replicas - 1, size=len(pinned))) % replicas
+    fixed = pinned >= 0
+    one, other = np.where(fixed, pinned, one), np.where(fixed, pinned, other)
+    return one.tolist(), other.tolist()
+
+
+def uniforms(rng: np.random.Generator) -> Iterator[float]:
+    """Uniform draws from 0 to below 1, one after the other."""
+    while True:
+        yield from rng.random(DRAWS_PER_BATCH).tolist()
+
+
+class CopyBudget:
+    """Account of a stage that pays for copies out of the earnings of calls.
+
+    Args:
+        arrivals: (m,) arrival times of the calls that may earn, ascending, milliseconds.
+    """
+
+    def __init__(self, earnings: Earnings, arrivals: Floats) -> None:
+        self._account = Account(earnings.bounds)
+        self._earned_at: list[float] = [] if earnings.prompt_only else arrivals.tolist()
+        self._seen = 0  # number of earnings already added
+        self._denials: dict[int, int] = {}
+
+    def earn_at(self, moment: float) -> None:
+        """Add the earning of a call that will be prompt, at its time-out; times must ascend."""
+        self._earned_at.append(moment)
+
+    def earn(self, now: float) -> None:
+        """Add the earning of a call whose time-out passes now, with its answer received before."""
+        self._add_earnings(now)
+        self._account.earn(CALL, now / 1000)
+
+    def pays(self, call: int, now: float) -> bool:
+        """Pay for one copy of a call if the account allows it; return whether it did."""
+        self._add_earnings(now)
+        denials = self._denials.get(call, 0)
+        if self._account.refusal(CALL, now / 1000, denied=denials):
+            self._denials[call] = denials + 1
+            return False
+        self._account.spend(CALL, now / 1000)
+        return True
+
+    def _add_earnings(self, now: float) -> None:
+        """Add the earnings until now, those of one bucket of time at once."""
+        times, first = self._earned_at, self._seen
+        self._seen = end = bisect_right(times, now, lo=first)
+        while first < end:
+            moment = times[first]
+            after = bisect_left(times, (moment // BUCKET_MS + 1) * BUCKET_MS, lo=first, hi=end)
+            self._account.earn((after - first) * CALL, moment / 1000)
+            first = after
 
 
 class UnstableStageError(InputError):

@@ -11,10 +11,16 @@ import pytest
 
 from kwiken.allocator.workloads.completion.gaussian import BayesianRows, ColumnMeans, Completer, FoldIn
 from kwiken.allocator.workloads.completion.joined import JoinedModel
-from kwiken.allocator.workloads.completion.levels import NoEffect, OneUnit
 from kwiken.allocator.workloads.completion.nearest import NearestRows
 from kwiken.allocator.workloads.completion.scalability import Scalability
-from kwiken.allocator.workloads.completion.selection import CompletionKind, candidates, choose, held_out
+from kwiken.allocator.workloads.completion.selection import (
+    CompletionKind,
+    NoEffect,
+    OneUnit,
+    candidates,
+    choose,
+    held_out,
+)
 from kwiken.allocator.workloads.completion.tails import calibration, fitted_tails
 from kwiken.base.arrays import Ints
 from kwiken.base.errors import InputError
