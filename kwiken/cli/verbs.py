@@ -72,7 +72,7 @@ GROUPS: Final = {
         "submit": Verb("queue", "Give the cluster a batch job."),
         "queue": Verb("queue", "Show the cluster's batch jobs."),
         "batch": Verb("batch", "Predict batch jobs from their logs, and plan where they run."),
-        "storage": Verb("data.storage", "Learn and replay the load of disks, and place data sets on nodes."),
+        "storage": Verb("data.storage", "Learn and draw the load of disks, and place data sets on nodes."),
         "traffic": Verb("data.traffic", "Learn, judge and generate traffic: who sends how much to whom."),
     },
     "Demos": {

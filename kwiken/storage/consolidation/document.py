@@ -59,8 +59,8 @@ class DataSet(_Struct, frozen=True, kw_only=True):
         gb: bytes of one replica, in units of GB.
         mb_s: bandwidth that one replica needs at its peak, a number of MB/s.
         target_ms: latency that its disk must meet, milliseconds; None for no limit but the disk's own.
-        curve: points of use of the disk, 0 to 1, and latency in milliseconds, as `kwiken storage replay
-            --curve` measures them.
+        curve: points of use of the disk, 0 to 1, and latency in milliseconds, as fio
+            measures them.
         random: share of its bytes that are accessed randomly, 0 to 1.
         reissue: share of requests that are sent twice, which adds to the bandwidth.
         replicas: number of replicas, each on a node of its own.

@@ -351,6 +351,7 @@ class TestServices:
             (["explain", "/nowhere.json"], "/nowhere.json: there is no such file"),
             (["reproduce", "kwiken"], "'reproduce' was removed; use `python -m papers NAME`"),
             (["fleet", "local-low"], "'fleet' was removed; use `python -m papers.worlds SCENARIO`"),
+            (["storage", "replay", "m", "f"], "'replay' was removed; use `kwiken storage generate MODEL"),
             (["plan", "/nowhere", "-o", "-", "--json"], "-o - and --json both write to stdout; choose one"),
         ],
     )

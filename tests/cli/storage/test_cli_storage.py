@@ -53,37 +53,6 @@ def test_a_judgement_names_what_holds(files: Path) -> None:
     assert result.stdout.count("nearest (") == 4
 
 
-def test_a_replay_leaves_no_file(files: Path) -> None:
-    target = files / "disk.dat"
-    options = ("--seconds", "0.2", "--size", "4", "--json")
-    result = run("storage", "replay", str(files / "model.json"), str(target), *options)
-    assert result.exit_code == 0, result.stderr
-    (found,) = json.loads(result.stdout)
-    assert found["ios"] > 0
-    assert found["p99_ms"] >= found["p50_ms"] > 0
-    assert not target.exists()
-
-
-def test_a_replay_writes_to_no_file_of_others(files: Path) -> None:
-    target = files / "mine.txt"
-    target.write_text("mine")
-    refused(run("storage", "replay", str(files / "model.json"), str(target)), "exists; a replay writes only")
-    assert target.read_text() == "mine"
-    link = files / "link"
-    link.symlink_to(files / "nowhere")
-    refused(run("storage", "replay", str(files / "model.json"), str(link)), "exists|cannot be made")
-    assert not (files / "nowhere").exists()
-    refused(run("storage", "replay", str(files / "model.json"), "/dev/null"), "exists")
-    refused(
-        run("storage", "replay", str(files / "model.json"), str(files / "no" / "x")), "cannot be made|free"
-    )
-    refused(
-        run("storage", "replay", str(files / "model.json"), str(files / "big"), "--size", "900000"),
-        "are free",
-    )
-    assert not (files / "big").exists()
-
-
 @pytest.mark.parametrize(
     ("text", "pattern"),
     [

@@ -9,7 +9,7 @@ import pytest
 
 from papers.figures.rows import Findings, Part, Reproduction, run
 from papers.paragon import tables
-from papers.quasar import exhaustive
+from papers.quasar import tables as quasar_tables
 from papers.sources import reproduction
 from papers.worlds.fleet.generators import CORES, MEMORY_GB, replica_rows, score_rows, size_rows
 from papers.worlds.populations.platforms import platform_rows
@@ -45,9 +45,9 @@ def test_decisions_and_sensitivities_repeat_for_a_seed() -> None:
 
 @pytest.mark.slow
 def test_a_joint_world_is_predicted_about_as_well_by_its_four_parts() -> None:
-    found = exhaustive.compare(0)
+    found = quasar_tables.compare(0)
     joint, parts = (float(np.mean(found[name])) for name in ("exhaustive", "parallel"))
-    assert len(found["parallel"]) == exhaustive.NEW
+    assert len(found["parallel"]) == quasar_tables.NEW
     assert 0.05 < parts < 0.6
     assert 0.4 < joint / parts < 2.5
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from papers.figures.rows import run
-from papers.ibench import coverage, scenario
+from papers.ibench import parts, scenario
 from papers.sources import reproduction
 
 LINES = 131_072
@@ -14,8 +14,8 @@ LINES = 131_072
 
 @pytest.mark.parametrize(("level", "draws"), [(0.08, 10_929), (0.5, 90_852), (0.9, 301_804), (0.99, 603_609)])
 def test_draws_with_replacement_have_the_specified_counts(level: float, draws: int) -> None:
-    assert coverage.draws_needed(LINES, level) == pytest.approx(draws, abs=1)
-    covered = coverage.covered_by_draws(LINES, draws, np.random.default_rng(0))
+    assert parts.draws_needed(LINES, level) == pytest.approx(draws, abs=1)
+    covered = parts.covered_by_draws(LINES, draws, np.random.default_rng(0))
     assert covered / LINES == pytest.approx(level, rel=0.01)
 
 
@@ -23,7 +23,7 @@ def test_draws_with_replacement_have_the_specified_counts(level: float, draws: i
 @pytest.mark.parametrize("level", [0.0, 0.3, 1.0])
 def test_a_permutation_meets_no_line_twice(lines: int, level: float) -> None:
     accesses = int(lines * level)
-    assert coverage.covered_by_permutation(lines, accesses) == accesses
+    assert parts.covered_by_permutation(lines, accesses) == accesses
 
 
 def test_every_row_is_there_at_one_seed() -> None:

@@ -17,7 +17,7 @@ from kwiken.model.service.remote import GrpcCall, HttpCall
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.errors import HandlerError, LostError
-from kwiken.runtime.wire.foreign import grpc_answers, grpc_calls
+from kwiken.runtime.wire.foreign import grpc_calls
 from kwiken.runtime.wire.foreign.http_connection import FREE_CHUNKS, MAX_INTERIM
 from kwiken.runtime.wire.foreign.transport import ForeignTransport
 from kwiken.runtime.wire.transport.base import Replica
@@ -136,7 +136,7 @@ async def test_large_answers_are_read_by_a_thread(
 
     def noted(*args: Any) -> Any:
         readers.append(threading.current_thread())
-        return grpc_answers.json_form(*args)
+        return grpc_calls.json_form(*args)
 
     monkeypatch.setattr(grpc_calls, "json_form", noted)
     remote = GrpcCall(f"grpc://wide.example:1/{path}", descriptors=descriptors)
@@ -166,18 +166,18 @@ async def test_an_answer_of_countless_values_is_refused(answer: bytes, descripto
 
 def test_values_are_counted_before_they_are_made() -> None:
     numbers = struct_pb2.ListValue(values=[struct_pb2.Value(number_value=1.0)] * 100)
-    least = grpc_answers.LEAST_OF_MESSAGE
-    form, count = grpc_answers.json_form(numbers)
+    least = grpc_calls.LEAST_OF_MESSAGE
+    form, count = grpc_calls.json_form(numbers)
     assert form == [1.0] * 100
     assert count == least + 100 + 100 * least
-    with pytest.raises(grpc_answers.TooManyValuesError):
-        grpc_answers.json_form(numbers, count - 1)
+    with pytest.raises(grpc_calls.TooManyValuesError):
+        grpc_calls.json_form(numbers, count - 1)
     packed_in = any_pb2.Any()
     packed_in.Pack(numbers)
-    with pytest.raises(grpc_answers.TooManyValuesError):
-        grpc_answers.json_form(packed_in, count)
+    with pytest.raises(grpc_calls.TooManyValuesError):
+        grpc_calls.json_form(packed_in, count)
     names = struct_pb2.Struct(fields={str(each): struct_pb2.Value(null_value=0) for each in range(5)})
-    assert grpc_answers.json_form(names)[1] == least + 5 + 5 * least
+    assert grpc_calls.json_form(names)[1] == least + 5 + 5 * least
 
 
 async def test_an_endless_stream_is_refused(descriptors: str) -> None:

@@ -24,7 +24,7 @@ from kwiken.runtime.decisions.admission import Admission, Limits
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
 from kwiken.runtime.gateway.server import Gateway
-from kwiken.runtime.wire.grpc import health_service, incoming_messages
+from kwiken.runtime.wire.grpc import incoming_messages, standard_services
 from kwiken.runtime.wire.grpc.messages import (
     MAX_FIELDS,
     payload_message,
@@ -251,7 +251,7 @@ async def test_streams_that_follow_the_health_are_limited(
     takes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest give way, and are told so if they take anything; the news of the end waits for none."""
-    monkeypatch.setattr(health_service, "MAX_WATCHES", 50)
+    monkeypatch.setattr(standard_services, "MAX_WATCHES", 50)
     async with doors() as running, running.channel() as channel:
         standard = running.server._server._standard
         assert standard is not None

@@ -1,1 +1,1 @@
-"""Verbs of storage: learn a workload, generate, replay and judge it, pack data sets on nodes."""
+"""Verbs of storage: learn a workload, generate and judge it, pack data sets on nodes."""

@@ -14,14 +14,12 @@ COMMANDS: Final = {
     "generate": LazyCommand(
         "kwiken.cli.data.storage.generate", "Write I/Os drawn from a model, or a job of fio."
     ),
-    "replay": LazyCommand(
-        "kwiken.cli.data.storage.replay", "Send a model's I/Os to a file that is made for it."
-    ),
     "judge": LazyCommand("kwiken.cli.data.storage.judge", "Judge a model on what it was not trained on."),
     "pack": LazyCommand("kwiken.cli.data.storage.pack", "Place data sets on few nodes under latency limits."),
 }
+REMOVED: Final = {"replay": "`kwiken storage generate MODEL --to fio -o FILE`, then `fio FILE`"}
 
 
-@click.command(cls=LazyGroup, name="storage", lazy=COMMANDS, noun="command")
+@click.command(cls=LazyGroup, name="storage", lazy=COMMANDS, removed=REMOVED, noun="command")
 def command() -> None:
-    """Learn what a stage's disks do, generate and replay the load, and place data sets on nodes."""
+    """Learn what a stage's disks do, generate the load, and place data sets on nodes."""
