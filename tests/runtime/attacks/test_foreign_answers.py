@@ -133,10 +133,11 @@ async def test_large_answers_are_read_by_a_thread(
     path: str, descriptors: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readers: list[threading.Thread] = []
+    json_form = grpc_calls.json_form
 
     def noted(*args: Any) -> Any:
         readers.append(threading.current_thread())
-        return grpc_calls.json_form(*args)
+        return json_form(*args)
 
     monkeypatch.setattr(grpc_calls, "json_form", noted)
     remote = GrpcCall(f"grpc://wide.example:1/{path}", descriptors=descriptors)
