@@ -15,8 +15,8 @@ from aiohttp import web
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.model.nodes.placement import PLACED_GATE
-from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.runtime.node_classes.limit import Limit
 from kwiken.upkeep.kubernetes import replicas as module
 from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
@@ -124,18 +124,17 @@ class Gateways:
     def __init__(self, there: Deployments) -> None:
         self._there = there
 
-    async def request(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        del method, path, body
+    async def status(self) -> dict[str, Any]:
         addresses = [pod["status"]["podIP"] for pod in self._there.found.values() if "podIP" in pod["status"]]
-        shown = ", ".join(f'{{"id": "{one}:9000", "node": "{one}"}}' for one in addresses)
-        return f'{{"stages": {{"work": {{"replicas": [{shown}]}}}}}}'.encode()
+        shown = [{"id": f"{one}:9000", "node": one} for one in addresses]
+        return {"stages": {"work": {"replicas": shown}}}
 
 
 def cluster_of(there: Deployments) -> PodReplicas:
     return PodReplicas(
         service,
         cast("KubernetesApi", there),
-        cast("GatewayClient", Gateways(there)),
+        cast("ControlClient", Gateways(there)),
         KubernetesNodes(),
         name="single",
         components={"work": "work"},

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, TypeVar
 
 from benchmarks.harness import Row
 from benchmarks.plans.autopilot.bench_autopilot import (
@@ -40,8 +39,10 @@ from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.profile import Profile
 from kwiken.model.profile.subset import part_of
 from kwiken.otel.fit.fit import fit_profile
+from kwiken.runtime.gateway.control.client import NoAnswerError
 from kwiken.runtime.gateway.steering.gateways import Gateways
 
+T = TypeVar("T")
 DAY_S: Final = 300.0
 LEARN_SHARE: Final = 0.25  # of the day, for the day before that is traced
 MIN_LEARN_S: Final = 120.0
@@ -117,7 +118,7 @@ async def _day(
             ]
             loads = await asyncio.gather(*(_load(url, day_s, number) for number, url in enumerate(urls)))
             await asyncio.gather(*changing)
-            statuses = [json.loads(await _asked(client, "GET", url, "/v1/status")) for url in urls]
+            statuses = [await _asked(client.clients[url].status) for url in urls]
         return {
             way: {"load": load, "status": status}
             for way, load, status in zip(ways, loads, statuses, strict=True)
@@ -159,20 +160,20 @@ async def _follow(client: Gateways, url: str, plans: Sequence[Plan], start_s: fl
     since_s = 0.0
     for number, plan in enumerate(plans):
         await asyncio.sleep(max(0.0, start_s + since_s - time.time()))
-        await _asked(client, "PUT", url, "/v1/plan", msgspec.json.encode(plan))
+        await _asked(functools.partial(client.clients[url].put_plan, plan))
         since_s += PHASES[number].hours / hours * day_s
 
 
-async def _asked(client: Gateways, method: str, url: str, path: str, body: bytes | None = None) -> bytes:
+async def _asked(request: Callable[[], Awaitable[T]]) -> T:
     """Answer to a request that is sent again where a busy machine lets a gateway wait too long.
 
     Raises:
-        TimeoutError: there was no answer to any of them.
+        NoAnswerError: there was no answer to any of them.
     """
     for _ in range(TRIES - 1):
-        with contextlib.suppress(TimeoutError):
-            return await client.request(method, url, path, body)
-    return await client.request(method, url, path, body)
+        with contextlib.suppress(NoAnswerError):
+            return await request()
+    return await request()
 
 
 async def _load(url: str, day_s: float, seed: int) -> dict[str, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 import click
 
 from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
+from kwiken.cli.live.gateway.remote import ask, remote_gateway, token_file_option
 from kwiken.cli.shared.options import load_plan, service_name
 
-OK: Final = 200
+if TYPE_CHECKING:
+    from kwiken.model.plan.plan import Plan
 
 
 @click.command(short_help="Put a plan in force at a running gateway.")
@@ -35,16 +36,10 @@ def command(
         raise click.UsageError("give a plan's file, or --remove SERVICE", click.get_current_context())
     if token_file is not None and url is None:
         raise click.UsageError("--token-file goes with --url", click.get_current_context())
-    if plan is not None:
-        document = load_plan(plan)
-        import msgspec
-
-        service, body = document.service, msgspec.json.encode(document)
-    else:
-        assert remove is not None
-        service, body = service_name(remove), b"null"
+    document = load_plan(plan) if plan is not None else None
+    service = document.service if document is not None else service_name(remove or "")
     address, token = remote_gateway(url, token_file) if url is not None else _local(Path(state), service)
-    _put(address, token, body, where=plan if plan is not None else service)
+    _put(address, token, document, where=plan if plan is not None else service)
     note(f"{service}: {'plan applied' if plan is not None else 'plan removed'} at {address}")
 
 
@@ -62,25 +57,17 @@ def _local(state: Path, service: str) -> tuple[str, str]:
     return found.url, files.read_token()
 
 
-def _put(url: str, token: str, body: bytes, *, where: str) -> None:
-    """Put a plan, or null, on the gateway's plan route.
+def _put(url: str, token: str, plan: Plan | None, *, where: str) -> None:
+    """Put a plan, or none, in force at a gateway.
 
     Raises:
         InputError: the gateway does not answer, or refuses the plan; says why.
     """
-    import msgspec
-
-    from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
+    from kwiken.runtime.gateway.control.client import NoAnswerError
 
     try:
-        answer = request_control(url, "/v1/plan", token, method="PUT", body=body)
-    except NO_ANSWER as error:
-        raise InputError(f"the gateway does not answer: {error}", where=url) from error
-    if answer.status == OK:
-        return
-    try:
-        reason = msgspec.json.decode(answer.body, type=dict[str, str])["error"]
-    except (msgspec.MsgspecError, ValueError, RecursionError, KeyError):
-        reason = f"answered {answer.status} in a form that no gateway has"
-        raise InputError(reason, where=url) from None
-    raise InputError(f"refused by the gateway at {url}: {reason}", where=where)
+        ask(url, token, lambda client: client.put_plan(plan))
+    except NoAnswerError:
+        raise
+    except InputError as error:
+        raise InputError(f"refused by the gateway at {url}: {error.problem}", where=where) from error

@@ -17,8 +17,7 @@ import click
 from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway.autopilot_beside import AUTOPILOT_BUDGET
-from kwiken.cli.live.gateway.remote import token_file_option
-from kwiken.cli.live.gateway.tokens import token_of
+from kwiken.cli.live.gateway.remote import token_file_option, token_of
 from kwiken.cli.shared.options import Real, json_option, needs_extra, service_name
 
 if TYPE_CHECKING:
@@ -90,9 +89,8 @@ def command(
     import asyncio
 
     from kwiken.runtime.gateway.steering.gateways import Gateways
-    from kwiken.runtime.wire.tls.clients import ClientTls
 
-    gateways = Gateways(found, token, tls=ClientTls())
+    gateways = Gateways(found, token)
     if resume or hold:
         asyncio.run(_let(gateways, go_on=resume))
         note(f"{', '.join(gateways.urls)}: the autopilot {'goes on' if resume else 'holds'}")
@@ -132,19 +130,15 @@ def _gateways(
 
 
 async def _let(gateways: Gateways, *, go_on: bool) -> None:
-    import aiohttp
-
-    failed: dict[str, str] = {}
+    failed: list[str] = []
     async with gateways:
-        for url in gateways.urls:
+        for client in gateways.clients.values():
             try:
-                await gateways.let(url, go_on=go_on)
+                await client.let_autopilot(go_on=go_on)
             except InputError as error:
-                failed[url] = str(error)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                failed[url] = f"{url}: the gateway does not answer: {error or type(error).__name__}"
+                failed.append(str(error))
     if failed:  # the others were told
-        raise InputError("; ".join(failed.values()))
+        raise InputError("; ".join(failed))
 
 
 async def _steer(
@@ -198,16 +192,16 @@ async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:
     import asyncio
     import contextlib
 
-    import aiohttp
+    from kwiken.runtime.gateway.control.client import NoAnswerError
 
     told = False
     while not stop.is_set():
         for url in gateways.urls:
             try:
                 cluster = await gateways.cluster_at(url)
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            except NoAnswerError as error:
                 if not told:
-                    note(f"{url}: does not answer yet: {str(error) or type(error).__name__}")
+                    note(f"{error}; asked again until it does")
                 continue
             if cluster.count > len(gateways.urls):
                 raise InputError(

@@ -12,7 +12,7 @@ import click
 
 from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
+from kwiken.cli.live.gateway.remote import ask, remote_gateway, token_file_option
 from kwiken.cli.live.gateway.status_tables import (
     BUDGETS,
     COLUMNS,
@@ -111,11 +111,9 @@ def _show_remote(url: str, token_file: str | None, service: str | None, *, page:
     if page:
         say(f"{address}/kwiken#token={token}")
         return 0
-    from kwiken.cli.live.gateway.figures import figures_of
+    from kwiken.cli.live.gateway.figures import checked
 
-    figures = figures_of(address, token)
-    if figures is None:
-        raise InputError("does not answer with a gateway's status; is the token right?", where=url)
+    figures = checked(ask(address, token, lambda client: client.status()))
     name = str(figures.get("service", ""))
     if service is not None and service != name:
         raise InputError(f"serves {name!r}, not {service!r}", where=url)
@@ -218,7 +216,7 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
     """
     import msgspec
 
-    figures = _figures(files, state)
+    figures, trouble = _figures(files, state)
     replicas = {
         replica["address"]: replica
         for stage in (figures or {}).get("stages", {}).values()
@@ -264,6 +262,7 @@ def describe(files: StateFiles, state: ClusterState) -> dict[str, Any]:
         "nodes": msgspec.to_builtins(state.nodes),
         "actions": state.actions,
         "runtime": figures,
+        "trouble": trouble,
     }
 
 
@@ -273,29 +272,25 @@ def _foreign(figures: dict[str, Any] | None) -> list[dict[str, Any]]:
     return _remote_replicas({"stages": {name: one for name, one in stages.items() if one.get("foreign")}})
 
 
-def _figures(files: StateFiles, state: ClusterState) -> dict[str, Any] | None:
-    """Combined status of the gateways; None if one does not answer or must not be asked.
+def _figures(files: StateFiles, state: ClusterState) -> tuple[dict[str, Any] | None, str | None]:
+    """Combined status of the gateways, or None and the reason: one does not answer or must not be asked.
 
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
+    from kwiken.cli.live.gateway.figures import checked
     from kwiken.runtime.engine.combined import combined_status, gateway_lines
 
-    if not state.gateways:
-        return None
-    if not all(each.identity.alive for each in state.gateways):
-        return None
+    if not state.gateways or not all(each.identity.alive for each in state.gateways):
+        return None, "a gateway is being restarted"
     try:
         token = files.read_token()
-    except InputError:
-        return None
-    from kwiken.cli.live.gateway.figures import figures_of
-
-    found = [figures_of(each.url, token, alone=True) for each in state.gateways]
-    answers = [figures for figures in found if figures is not None]
-    if len(answers) < len(found):
-        return None
-    return combined_status(answers) | {"gateways": gateway_lines(answers)}
+        found = [
+            checked(ask(each.url, token, lambda client: client.status(alone=True))) for each in state.gateways
+        ]
+    except InputError as error:
+        return None, str(error)
+    return combined_status(found) | {"gateways": gateway_lines(found)}, None
 
 
 def _show(cluster: dict[str, Any]) -> None:
@@ -356,7 +351,7 @@ def _trouble(cluster: dict[str, Any]) -> str:
         return f"its supervisor (pid {pid}) has died; start anew with kwiken up, or clear up with kwiken down"
     if not os.access(cluster["token_file"], os.R_OK):
         return "its token cannot be read, so its gateway tells nothing; another user may have started it"
-    return "the gateway does not answer, or not with a gateway's status"
+    return str(cluster["trouble"])
 
 
 def _state(replica: dict[str, Any]) -> str:

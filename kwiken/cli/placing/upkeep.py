@@ -120,8 +120,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
 
     from kwiken.export.placements.groups import name_in_kubernetes
     from kwiken.runtime.base.event_loop import cancel_and_wait
-    from kwiken.runtime.cluster.gateway_client import GatewayClient
-    from kwiken.runtime.wire.tls.clients import ClientTls
+    from kwiken.runtime.gateway.control.client import ControlClient
     from kwiken.upkeep.kubernetes.api import KubernetesApi
     from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
     from kwiken.upkeep.kubernetes.replicas import PodReplicas
@@ -137,8 +136,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
         adaptation, assignment = placed.adaptation, placed.assignment
         assert adaptation is not None
         assert assignment is not None
-        client = GatewayClient(url, token, tls=ClientTls().context)
-        stack.push_async_callback(client.close)
+        client = await stack.enter_async_context(ControlClient(url, token))
         nodes = KubernetesNodes()
         own = {
             name: name_in_kubernetes(name) for name, stage in service.stages.items() if not stage.remote_call

@@ -102,18 +102,11 @@ def _plan_in_force(url: str, token_file: str | None, folder: Path) -> str:
     Raises:
         InputError: the gateway does not answer, or no plan is in force.
     """
-    from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
-    from kwiken.cli.live.gateway.remote import remote_gateway
+    from kwiken.cli.live.gateway.remote import ask, remote_gateway
 
-    address, token = remote_gateway(url, token_file)
-    try:
-        answer = request_control(address, "/v1/plan", token)
-    except NO_ANSWER as error:
-        raise InputError(f"the gateway does not answer: {error}", where=url) from error
-    if answer.status != OK:
-        raise InputError(f"answered {answer.status}; is the token right?", where=url)
-    if answer.body.strip() == b"null":
+    plan = ask(*remote_gateway(url, token_file), lambda client: client.plan())
+    if plan is None:
         raise InputError("no plan is in force there, so there is nothing to draw", where=url)
     path = folder / "plan.json"
-    path.write_bytes(answer.body)
+    path.write_text(plan.to_json(), encoding="utf-8")
     return str(path)

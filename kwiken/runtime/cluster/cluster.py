@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
@@ -26,9 +25,9 @@ from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.cluster.child_process import Child, ChildError
-from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
 from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
+from kwiken.runtime.cluster.liveness import Liveness, check_liveness
 from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
@@ -36,6 +35,7 @@ from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state.folder import StateFolder
 from kwiken.runtime.engine.combined import combined_status, gateway_lines
+from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.log_file import LogFile
 from kwiken.runtime.process.specs import GatewaySpec
@@ -105,7 +105,7 @@ class Cluster:
         self._port = port
         self._state_path = state
         self._folder: StateFolder | None = None
-        self._clients: list[GatewayClient] = []
+        self._clients: list[ControlClient] = []
         self._sockets: GatewaySockets | None = None
         self._plan: Plan | None = None
         self._ready = False
@@ -167,7 +167,7 @@ class Cluster:
             folder.begin(self._state())
             own_tls = self._own_tls()
             self._clients = [
-                GatewayClient(self._listening.url_of(number), folder.token, tls=own_tls)
+                ControlClient(self._listening.url_of(number), folder.token, tls=own_tls)
                 for number in range(self._settings.gateways)
             ]
             await self._processes.start_all()
@@ -262,21 +262,21 @@ class Cluster:
             if not await self._has_changed():
                 continue
             folder.save(self._state())
-            addresses = msgspec.json.encode(self._processes.addresses())
+            addresses = self._processes.addresses()
             for number, slot in enumerate(self._processes.gateways):
                 client, gateway = self._clients[number], slot.child
                 if gateway is None:
                     continue
                 try:
                     if gateway is not told[number] and self._plan is not None and not folder.has_plan:
-                        await client.request("PUT", "/v1/plan", msgspec.json.encode(self._plan))
-                    await client.request("PUT", "/v1/replicas", addresses)
+                        await client.put_plan(self._plan, keeps=True)
+                    await client.put_replicas(addresses)
                     if (now := self._crowded) != (
                         crowded[number] if gateway is told[number] else frozenset()
                     ):
-                        await client.request("PUT", "/v1/crowded-nodes", msgspec.json.encode(sorted(now)))
+                        await client.put_crowded_nodes(now)
                     told[number], crowded[number] = gateway, now
-                except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+                except KwikenError as error:
                     LOG.warning(
                         "%s could not be updated with the replicas: %s",
                         slot.name,
@@ -300,8 +300,12 @@ class Cluster:
         return True
 
     def _keep(self, slot: Slot) -> None:
-        check = self._asked[0].check
-        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, check))
+        self._keepers[slot.name] = self._critical_tasks.add(self._processes.keep(slot, self._check))
+
+    async def _check(self, url: str, within_s: float) -> Liveness:
+        """Check whether a process of the cluster is alive."""
+        client = self._asked[0]
+        return await check_liveness(client.session, url, within_s, tls=client.context)
 
     def _limited(self, slot: Slot) -> str:
         """Name of a slot's process among the limits, which several clusters may share."""
@@ -354,10 +358,10 @@ class Cluster:
             return
         await cancel_and_wait([self._keepers.pop(name)])
         child = self._processes.remove(slot)
-        addresses = msgspec.json.encode(self._processes.addresses())
+        addresses = self._processes.addresses()
         for client in self._asked:
-            with contextlib.suppress(KwikenError, aiohttp.ClientError, TimeoutError):
-                await client.request("PUT", "/v1/replicas", addresses)
+            with contextlib.suppress(KwikenError):
+                await client.put_replicas(addresses)
         if child is not None:
             await child.stop(self._settings.grace_s)
         if self._layout is not None:
@@ -410,7 +414,7 @@ class Cluster:
             InputError: a gateway refuses the plan; with its reason.
         """
         for client in self._asked:
-            await client.request("PUT", "/v1/plan", msgspec.json.encode(plan))
+            await client.put_plan(plan, keeps=True)
         self._plan = plan
 
     async def status(self) -> dict[str, Any]:
@@ -419,14 +423,12 @@ class Cluster:
         Raises:
             InputError: a gateway refuses to answer.
         """
-        figures = [
-            msgspec.json.decode(await client.request("GET", "/v1/status?alone=1")) for client in self._asked
-        ]
+        figures = [await client.status(alone=True) for client in self._asked]
         runtime = combined_status(figures) | {"gateways": gateway_lines(figures)}
         return {**msgspec.to_builtins(self._state()), "runtime": runtime}
 
     @property
-    def _asked(self) -> list[GatewayClient]:
+    def _asked(self) -> list[ControlClient]:
         assert self._clients, "use the cluster as an asynchronous context manager"
         return self._clients
 

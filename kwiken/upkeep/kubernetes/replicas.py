@@ -14,13 +14,11 @@ import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from kwiken.base.errors import KwikenError
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.cluster.gateway_client import GatewayClient
 from kwiken.runtime.cluster.layout import ReplicaPlace
+from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.upkeep.kubernetes.api import KubernetesApi, KubernetesError
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
 from kwiken.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, placing, pod_of
@@ -46,7 +44,7 @@ class PodReplicas:
         self,
         service: Service,
         api: KubernetesApi,
-        gateway: GatewayClient,
+        gateway: ControlClient,
         nodes: KubernetesNodes,
         *,
         name: str,
@@ -137,9 +135,9 @@ class PodReplicas:
         """Figures of the gateways as `runtime`; replicas are named by their pods.
 
         Raises:
-            KwikenError, ClientError, TimeoutError: the gateways tell nothing.
+            InputError: the gateways refuse, or do not answer.
         """
-        figures = msgspec.json.decode(await self._gateway.request("GET", "/v1/status"))
+        figures = await self._gateway.status()
         first = {pod: name for name, pod in self._now.items()}
         names = {pod.address: first.get(pod.name, pod.name) for pod in self._pods.values() if pod.address}
         for stage in figures["stages"].values():

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kwiken.cli.live.gateway.figures import figures_of
+from kwiken.cli.live.gateway.remote import ask
 from kwiken.tail.autopilot.record import AutopilotRecord, LoggedDecision
 from tests.support.project.commands import refused, run
 from tests.support.runtime.server_processes import KWIKEN, free_port
@@ -119,8 +119,7 @@ def statuses(folder: Path) -> list[dict[str, Any]]:
     token = folder / "state" / "echo.token"
     found = []
     for gateway in state["gateways"]:
-        figures = figures_of(gateway["url"], token.read_text().strip(), alone=True)
-        assert figures is not None
+        figures = ask(gateway["url"], token.read_text().strip(), lambda client: client.status(alone=True))
         found.append(figures)
     return found
 

@@ -50,8 +50,14 @@ def test_a_cluster_elsewhere_is_shown_planned_and_reported(
         assert report.exit_code == 0, report.stderr
         assert "<html" in (tmp_path / "report.html").read_text()
         token.write_text("wrong")
-        refused(run("status", *words), "does not answer with a gateway's status; is the token right")
-        refused(run("report", *words), "answered 401; is the token right")
+        refused(
+            run("status", *words),
+            "the Authorization header must be: Bearer TOKEN; is the token right. Set KWIKEN_TOKEN",
+        )
+        refused(
+            run("report", *words),
+            "the Authorization header must be: Bearer TOKEN; is the token right. Set KWIKEN_TOKEN",
+        )
 
 
 def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,8 +67,11 @@ def test_what_is_missing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         refused(run(verb, "--url", url), "needs a token: give --token-file, or set KWIKEN_TOKEN")
         refused(run(verb, "--token-file", "t"), "--token-file goes with --url|give a folder or files")
     monkeypatch.setenv("KWIKEN_TOKEN", "t")
-    refused(run("status", "--url", url), "does not answer with a gateway's status")
-    refused(run("report", "--url", url), "the gateway does not answer")
+    for verb in ("status", "report"):
+        refused(
+            run(verb, "--url", url),
+            "the gateway does not answer: the connection was refused; is the gateway up",
+        )
     del tmp_path
 
 

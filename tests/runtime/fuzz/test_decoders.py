@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.cli.live.gateway.figures import figures_in
+from kwiken.cli.live.gateway.figures import checked
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.codec import profile_from_json
@@ -119,9 +119,10 @@ def _traces(data: bytes) -> None:
 
 
 def _status(data: bytes) -> None:
-    figures_in(data)
-    with contextlib.suppress(ValueError, RecursionError):  # as its reader takes them
-        msgspec.json.decode(data, type=Figures, strict=False)
+    with contextlib.suppress(ValueError, RecursionError):  # as the client takes them
+        figures = msgspec.json.decode(data)
+        msgspec.convert(figures, Figures, strict=False)
+        checked(figures)
 
 
 def _service(data: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
@@ -17,9 +16,9 @@ import pytest
 from grpc import aio
 
 from kwiken.base.errors import InputError
-from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.client import ControlClient, NoAnswerError
 from kwiken.runtime.gateway.control.siblings import Siblings
 from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
 from kwiken.runtime.gateway.server import Gateway
@@ -27,7 +26,7 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.gateway.steering.gateways import Gateways
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
 from kwiken.runtime.wire.tls.certificates import Certificates
-from kwiken.runtime.wire.tls.clients import ClientTls, client_variables
+from kwiken.runtime.wire.tls.clients import client_variables
 from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
 from tests.support.faults.authority import Authority
@@ -161,16 +160,17 @@ async def test_siblings_and_control_clients_speak_tls(
 
         for name, value in client_variables(files).items():
             monkeypatch.setenv(name, value)
-        answer = await asyncio.to_thread(request_control, found[0].url, "/v1/status?alone=1", TOKEN)
-        assert answer.status == 200
-        async with Gateways([found[0].url, found[2].url], lambda: TOKEN, tls=ClientTls()) as steered:
+        async with ControlClient(found[0].url, TOKEN) as client:
+            assert (await client.status(alone=True))["service"] == "echo"
+        async with Gateways([found[0].url, found[2].url], lambda: TOKEN) as steered:
             statuses = await steered.ask()
             assert list(statuses.figures) == [found[0].url]
             assert "certificate" in statuses.silent[found[2].url]
         monkeypatch.delenv("KWIKEN_TLS_CERT")
         monkeypatch.delenv("KWIKEN_TLS_KEY")
-        with pytest.raises(NO_ANSWER, match="certificate"):
-            await asyncio.to_thread(request_control, found[0].url, "/v1/status", TOKEN)
+        async with ControlClient(found[0].url, TOKEN) as client:
+            with pytest.raises(NoAnswerError, match=r"certificate verify failed.*; set KWIKEN_TLS_CA"):
+                await client.status()
 
 
 async def test_other_tokens_are_taken_while_running(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

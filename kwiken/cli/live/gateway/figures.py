@@ -6,9 +6,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from kwiken.cli.live.gateway.client import NO_ANSWER, request_control
+from kwiken.base.errors import InputError
 
-OK: Final = 200
 MAX_TIME_S: Final = 253_402_300_799  # the last second of year 9999
 
 
@@ -107,24 +106,16 @@ class _Figures(msgspec.Struct):
     autopilot: _Note | None = None
 
 
-def figures_of(url: str, token: str, *, alone: bool = False) -> dict[str, Any] | None:
-    """Read the status of the gateway at an address; None if there is no valid answer.
+def checked(figures: dict[str, Any]) -> dict[str, Any]:
+    """Figures of a gateway's status.
 
-    Args:
-        alone: whether to leave its siblings out.
+    Raises:
+        InputError: a field is missing that `kwiken status` shows, as in a status of another version.
     """
     try:
-        answer = request_control(url, "/v1/status?alone=1" if alone else "/v1/status", token)
-    except NO_ANSWER:
-        return None
-    return figures_in(answer.body) if answer.status == OK else None
-
-
-def figures_in(body: bytes) -> dict[str, Any] | None:
-    """Figures in the body of an answer; None if it is no status of a gateway."""
-    try:
-        found: dict[str, Any] = msgspec.json.decode(body)
-        msgspec.convert(found, _Figures)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return found
+        msgspec.convert(figures, _Figures)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise InputError(
+            f"answers with another status than a gateway of this version: {error}", where="gateway"
+        ) from error
+    return figures

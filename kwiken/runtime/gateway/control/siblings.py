@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 import msgspec
 
+from kwiken.runtime.gateway.control.failed_connections import explained
 from kwiken.runtime.wire.tls.certificates import Certificates
 
 ALONE: Final = "alone"  # query of a request that a sibling sends
@@ -145,7 +146,7 @@ class Siblings:
                     return f"answered {answer.status}"
                 return answer.headers.get(GATEWAY_NAME, ""), text
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            return str(error) or type(error).__name__
+            return explained(url, error, cure=False)
 
     async def close(self) -> None:
         """Close all connections."""

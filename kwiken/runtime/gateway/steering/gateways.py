@@ -7,20 +7,14 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
-import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.plan.plan import Plan
-from kwiken.runtime.gateway.control.steering import PERSON, AutopilotNote, SteeredSetting
-from kwiken.runtime.wire.tls.clients import ClientTls
+from kwiken.runtime.gateway.control.client import ControlClient
+from kwiken.runtime.gateway.control.steering import PERSON, AutopilotNote
 from kwiken.tail.autopilot.arms import ArmCounts
-
-TIMEOUT_S: Final = 5.0  # of a request to a gateway
-MAX_ANSWER: Final = 64 << 20  # bytes
-NO_ANSWER: Final = (KwikenError, aiohttp.ClientError, TimeoutError, OSError)
 
 
 class _Arm(msgspec.Struct):
@@ -79,7 +73,7 @@ class ClusterFigures(msgspec.Struct):
     """
 
     service: str
-    gateways: list[msgspec.Raw] = []
+    gateways: list[object] = []
     gateways_silent: list[str] = []
 
     @property
@@ -132,129 +126,65 @@ class Answers:
 
 
 class Gateways:
-    """Client of the gateways' control routes; an asynchronous context manager.
+    """Gateways of one service; an asynchronous context manager.
 
     Args:
         urls: address of each gateway, one or more.
         token: function that returns the token of their control routes, as it is at a request.
-        tls: certificates for gateways at https addresses; None if there are none.
+
+    Attributes:
+        clients: client of each gateway, by its address.
     """
 
-    def __init__(
-        self, urls: Sequence[str], token: Callable[[], str], *, tls: ClientTls | None = None
-    ) -> None:
-        self._token = token
-        self._tls = tls
-        self.urls = tuple(dict.fromkeys(url.rstrip("/") for url in urls))
-        self._session: aiohttp.ClientSession | None = None
+    def __init__(self, urls: Sequence[str], token: Callable[[], str]) -> None:
+        self.clients = {
+            url: ControlClient(url, token) for url in dict.fromkeys(each.rstrip("/") for each in urls)
+        }
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Address of each gateway."""
+        return tuple(self.clients)
 
     async def __aenter__(self) -> Self:
-        """Open the client."""
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        """Do nothing yet: the first request opens a connection."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        for client in self.clients.values():
+            await client.close()
 
     async def ask(self) -> Answers:
         """Ask every gateway for its status."""
-        found = await asyncio.gather(*(self._status(url) for url in self.urls))
-        figures = {url: each for url, each in zip(self.urls, found, strict=True) if isinstance(each, Figures)}
-        silent = {url: each for url, each in zip(self.urls, found, strict=True) if isinstance(each, str)}
-        return Answers(figures, silent)
-
-    async def _status(self, url: str) -> Figures | str:
-        """Status of one gateway, or why there is none."""
-        try:
-            return msgspec.json.decode(
-                await self.request("GET", url, "/v1/status?alone=1"), type=Figures, strict=False
-            )
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            return f"answers with another status than a gateway's: {error}"
-        except NO_ANSWER as error:
-            return str(error) or type(error).__name__
+        found = dict(zip(self.urls, await asyncio.gather(*map(_status, self.clients.values())), strict=True))
+        figures = {url: each for url, each in found.items() if isinstance(each, Figures)}
+        return Answers(figures, {url: each for url, each in found.items() if isinstance(each, str)})
 
     async def cluster_at(self, url: str) -> ClusterFigures:
         """Status of all gateways together, as one of them tells it.
 
         Raises:
-            InputError: the gateway refuses, or its answer is no status.
-            ClientError, TimeoutError: it does not answer.
+            InputError: the gateway refuses or does not answer, or its answer is no status.
         """
-        text = await self.request("GET", url, "/v1/status")
         try:
-            return msgspec.json.decode(text, type=ClusterFigures)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            return msgspec.convert(await self.clients[url].status(), ClusterFigures)
+        except (msgspec.MsgspecError, ValueError) as error:
             raise InputError(f"answers with another status than a gateway's: {error}", where=url) from error
-
-    async def plan_of(self, url: str) -> Plan | None:
-        """Plan in force at a gateway; None for none.
-
-        Raises:
-            InputError: the gateway refuses, or its answer is no plan.
-            ClientError, TimeoutError: it does not answer.
-        """
-        text = await self.request("GET", url, "/v1/plan")
-        return None if text.strip() == b"null" else Plan.from_json(text, where=url)
-
-    async def put(self, url: str, setting: SteeredSetting) -> None:
-        """Put a setting in force at a gateway.
-
-        Raises:
-            InputError: the gateway refuses; with its reason.
-            ClientError, TimeoutError: it does not answer.
-        """
-        await self.request("PUT", url, "/v1/autopilot", msgspec.json.encode(setting))
 
     async def leave(self, url: str, note: AutopilotNote) -> None:
         """Leave a note at a gateway, if it answers."""
-        with contextlib.suppress(*NO_ANSWER):
-            await self.request("PUT", url, "/v1/autopilot/note", msgspec.json.encode(note))
-
-    async def let(self, url: str, *, go_on: bool) -> None:
-        """Let the autopilot go on from the plan in force, or keep that plan as it is.
-
-        Raises:
-            InputError: the gateway refuses; with its reason.
-            ClientError, TimeoutError: it does not answer.
-        """
-        await self.request("PUT", url, "/v1/autopilot/resume" if go_on else "/v1/autopilot/hold")
-
-    async def request(self, method: str, url: str, path: str, body: bytes | None = None) -> bytes:
-        """Send a request to a control route; returns the body of the answer.
-
-        Args:
-            body: JSON; None for no body.
-
-        Raises:
-            InputError: the gateway refuses; with its reason.
-            ClientError, TimeoutError: the gateway does not answer.
-        """
-        assert self._session is not None, "use the gateways as an asynchronous context manager"
-        async with self._session.request(
-            method,
-            url + path,
-            data=body,
-            headers={"Authorization": f"Bearer {self._token()}", "Content-Type": "application/json"},
-            allow_redirects=False,
-            ssl=self._tls.context() if self._tls is not None else True,
-        ) as response:
-            data = await _read(response, url)
-        if response.ok and response.status < 300:  # noqa: PLR2004 - redirects are not followed
-            return data
-        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError, KeyError):
-            raise InputError(msgspec.json.decode(data, type=dict[str, str])["error"], where=url)
-        raise InputError(f"answered {response.status}", where=url)
+        with contextlib.suppress(KwikenError):
+            await self.clients[url].put_note(note)
 
 
-async def _read(response: aiohttp.ClientResponse, url: str) -> bytes:
-    found = bytearray()
-    async for part in response.content.iter_any():
-        found += part
-        if len(found) > MAX_ANSWER:
-            raise InputError(f"answers with more than {MAX_ANSWER} bytes", where=url)
-    return bytes(found)
+async def _status(client: ControlClient) -> Figures | str:
+    """Status of one gateway, or why there is none."""
+    try:
+        return msgspec.convert(await client.status(alone=True), Figures, strict=False)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return f"answers with another status than a gateway's: {error}"
+    except InputError as error:
+        return error.problem

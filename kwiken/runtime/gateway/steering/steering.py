@@ -18,7 +18,7 @@ from kwiken.otel.write.observer import DecisionRecord, DecisionSpans
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.steering import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
-from kwiken.runtime.gateway.steering.gateways import NO_ANSWER, Answers, Figures, Gateways
+from kwiken.runtime.gateway.steering.gateways import Answers, Figures, Gateways
 from kwiken.runtime.gateway.steering.learning import learn
 from kwiken.runtime.gateway.steering.lease import Lease
 from kwiken.runtime.gateway.steering.record_file import RecordFile
@@ -184,7 +184,7 @@ class Steering:
         known = pilot.record.in_force
         if known is not None and known.digest == figures.plan:
             return known
-        return await self._gateways.plan_of(url)
+        return await self._gateways.clients[url].plan()
 
     def _follows(self, pilot: Autopilot, figures: Figures) -> bool:
         record = pilot.record
@@ -283,8 +283,8 @@ class Steering:
             if figures.by_person or self._follows(pilot, figures):
                 continue
             try:
-                await self._gateways.put(url, setting)
-            except NO_ANSWER as error:
+                await self._gateways.clients[url].steer(setting)
+            except KwikenError as error:
                 LOG.warning("%s", error, extra=about(Event.GATEWAY_NOT_TOLD))
 
     async def _note(self, pilot: Autopilot, answers: Answers, now_s: float) -> None:

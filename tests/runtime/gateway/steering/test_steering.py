@@ -147,7 +147,7 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
         shown = await status(gateway)
         assert (shown["trial"], shown["author"], shown["autopilot"]["phase"]) == (None, "person", "held")
         assert "--resume" in shown["autopilot"]["sentence"]
-        await gateways.let(gateway.url, go_on=True)
+        await gateways.clients[gateway.url].let_autopilot(go_on=True)
         await steering.step()
         assert (await status(gateway))["autopilot"]["phase"] == "watching"
         await steering._stop()  # as a cancelled `run` does
