@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.harness import Row, paired
 from kwiken.hedge.hedger import Hedger
 from kwiken.model.service.stage import Following, Reissue
-from tests.support.runtime.virtual import VirtualLoop
+from kwiken.testing.virtual_loop import VirtualLoop
 
 RATE_PER_S = 200.0
 CALLS = 8_000  # of a run; the plan comes into force at the first

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
-NARROWER = ("kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest")
+NARROWER = ("kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest", "kwiken.testing")
 
 
 def names_of(package: str) -> list[str]:

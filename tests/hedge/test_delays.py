@@ -16,7 +16,7 @@ from kwiken.hedge.aiohttp_session import HedgedSession
 from kwiken.hedge.hedger import Hedger
 from kwiken.hedge.httpx_transport import HedgedTransport
 from kwiken.model.service.stage import Following, Reissue
-from tests.support.runtime.virtual import VirtualClock, simulate
+from kwiken.testing.virtual_loop import VirtualClock, simulate
 
 CALLS = 2000
 MEAN_S = 0.01

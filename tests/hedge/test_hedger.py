@@ -18,7 +18,7 @@ from kwiken.hedge.hedger import Hedger
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Budgets, CatchUpPolicy, Costs, Plan, StagePlan
 from kwiken.model.service.stage import Reissue
-from tests.support.runtime.virtual import simulate
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.waiting import until
 
 SOON_MS = 5.0

@@ -30,7 +30,10 @@ from tests.support.project import source_trees
 from tests.support.project.source_trees import nodes, tree
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PACKAGES: Final = ("kwiken", "kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest")  # doors
+PACKAGES: Final = (  # doors
+    *("kwiken", "kwiken.hedge", "kwiken.otel", "kwiken.runtime", "kwiken.loadtest"),
+    "kwiken.testing",
+)
 MIN_DOCSTRING_CHARS: Final = 20
 MIN_ENTRY_WORDS: Final = 4
 SECTION: Final = re.compile(r"(Args|Attributes|Returns|Raises|Example):")

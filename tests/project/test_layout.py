@@ -34,6 +34,7 @@ DOORS = (
     "kwiken.runtime",
     "kwiken.otel",
     "kwiken.loadtest",
+    "kwiken.testing",
     "kwiken.cli",
     "kwiken.services.search",
 )

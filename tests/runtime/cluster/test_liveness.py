@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 
 from kwiken.runtime.cluster.liveness import EVERY_S, Liveness, check_liveness, until_unresponsive
+from kwiken.testing.virtual_loop import simulate
 from tests.support.peers.misbehaving import misbehaving, saying, silence
-from tests.support.runtime.virtual import simulate
 
 
 class Patient:

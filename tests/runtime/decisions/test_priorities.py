@@ -20,8 +20,8 @@ from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, executor_of, one_stage
-from tests.support.runtime.virtual import simulate
 from tests.support.runtime.waiting import until
 
 PRIORITIES = range(-MAX_PRIORITY, MAX_PRIORITY + 1)

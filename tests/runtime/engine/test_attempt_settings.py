@@ -12,8 +12,8 @@ from kwiken.model.service.stage import Following, Reissue
 from kwiken.runtime.base.errors import AllFailedError, LostError
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, endow, executor_of, one_stage, plan_of, raising
-from tests.support.runtime.virtual import simulate
 
 CALLS = 2000
 MEAN_S = 0.01

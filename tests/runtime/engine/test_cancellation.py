@@ -14,6 +14,7 @@ from kwiken.runtime.base.errors import DeadlineError, LostError, RefusedError, U
 from kwiken.runtime.decisions.race import RESENDS
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import (
     Script,
     after,
@@ -24,7 +25,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import simulate
 
 COPY_AT = 0.1
 

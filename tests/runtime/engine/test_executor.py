@@ -15,6 +15,7 @@ from kwiken.model.service.stage import Partial, Reissue, Stage
 from kwiken.runtime.base.errors import AllFailedError, DeadlineError, HandlerError, LostError
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import VirtualClock, simulate
 from tests.support.runtime.replicas import (
     Script,
     after,
@@ -25,7 +26,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import VirtualClock, simulate
 
 
 def tracing(service: Service) -> Script:

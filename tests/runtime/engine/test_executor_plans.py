@@ -15,8 +15,8 @@ from kwiken.model.plan.ledger_terms import BURST_COPIES, LedgerTerms, stage_shar
 from kwiken.model.plan.plan import CatchUpPolicy, PartialPolicy, Plan
 from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, after, endow, executor_of, one_stage, plan_of, service_of
-from tests.support.runtime.virtual import simulate
 
 CUT = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01)
 

@@ -24,6 +24,7 @@ from kwiken.runtime.base.errors import (
 from kwiken.runtime.decisions.admission import Limits
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.loadtest.load import Load, drive
 from tests.support.runtime.replicas import (
     Script,
@@ -35,7 +36,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import simulate
 
 FAULT_FROM, FAULT_TO, END = 15.0, 30.0, 45.0
 BAD = "s-0"

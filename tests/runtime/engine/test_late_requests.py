@@ -20,8 +20,8 @@ from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.hedged_call.catch_up import usual_extra
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Reply
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, after, endow, executor_of, plan_of, raising, service_of
-from tests.support.runtime.virtual import simulate
 
 COPY = CatchUpPolicy(after_ms=100, reissue=True)
 

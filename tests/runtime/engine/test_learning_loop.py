@@ -26,8 +26,8 @@ from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.tail.curves.copy_correlation import copy_correlation
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings, PlanStudy
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import executor_of
-from tests.support.runtime.virtual import simulate
 
 REQUESTS = 2500
 BUDGET = 0.05

@@ -18,6 +18,7 @@ from kwiken.otel.write.labels import OTHER
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import (
     Script,
     after,
@@ -29,7 +30,6 @@ from tests.support.runtime.replicas import (
     replicas_of,
     service_of,
 )
-from tests.support.runtime.virtual import simulate
 
 
 def read(executor: Executor) -> dict[str, dict[tuple[str, ...], float]]:

@@ -17,7 +17,7 @@ from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.decisions.admission import Limits
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
-from tests.support.runtime.virtual import VirtualClock, simulate
+from kwiken.testing.virtual_loop import VirtualClock, simulate
 
 BUDGET = 0.05
 REQUESTS = 3000

@@ -12,8 +12,8 @@ from kwiken.model.service.stage import Stage
 from kwiken.runtime.decisions.choice.picker import LAST_BACKOFF_S, Picker
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, executor_of, replicas_of, service_of
-from tests.support.runtime.virtual import simulate
 
 SERVICE_STAGES = (Stage(name="a"), Stage(name="m", after=("a", "spare")))
 RATE_PER_S = 20.0

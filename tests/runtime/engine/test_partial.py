@@ -16,8 +16,8 @@ from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Partial, Stage
 from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.engine.utility import MAX_JUDGED_SHARDS, MEAN_EVALUATIONS, worths_of
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, after, executor_of, plan_of, raising, service_of
-from tests.support.runtime.virtual import simulate
 
 CUT = PartialPolicy(cutoff_ms=100.0, wait_ms=None, progress=1.0, loss=0.01)
 

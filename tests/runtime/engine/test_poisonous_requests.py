@@ -12,6 +12,7 @@ from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.base.errors import AllFailedError, DeadlineError, LostError
 from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import (
     Script,
     after,
@@ -22,7 +23,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import simulate
 
 CLUE = "this request may crash replicas: 2 were lost or hung while serving it"
 KEPT = f"{CLUE}, so it was not sent to the last one"

@@ -14,6 +14,7 @@ from kwiken.otel.write.records import AttemptKind, Outcome, RequestRecord
 from kwiken.runtime.base.errors import HandlerError, LostError
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.wire import Parent
+from kwiken.testing.virtual_loop import START_NS, simulate
 from tests.support.runtime.replicas import (
     Script,
     after,
@@ -24,7 +25,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import START_NS, simulate
 
 
 class Collector:

@@ -14,6 +14,7 @@ from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.decisions.trace_sampling import MIN_REQUESTS_FOR_SLOW, KeepReason, TraceSampler
 from kwiken.runtime.engine import executor as executor_module
 from kwiken.runtime.wire.transport.wire import Parent
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import (
     Script,
     Sent,
@@ -25,7 +26,6 @@ from tests.support.runtime.replicas import (
     raising,
     service_of,
 )
-from tests.support.runtime.virtual import simulate
 
 NEVER = (1 << 64) - 1  # trace id that no draw takes
 ALWAYS = 1

@@ -10,8 +10,8 @@ import pytest
 from kwiken.model.service.stage import Reissue
 from kwiken.runtime.base.errors import AllFailedError, LostError
 from kwiken.runtime.wire.transport.base import Call, Replica
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, endow, executor_of, one_stage, plan_of, raising
-from tests.support.runtime.virtual import simulate
 
 
 def sent_at(script: Script, copies: int, *, replicas: int = 5) -> list[float]:

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.runtime.decisions.lines.request_lines import SECONDS_PER_LEVEL
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
-from tests.support.runtime.virtual import simulate
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.waiting import until
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop]

@@ -141,6 +141,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.cluster",
         "kwiken.runtime",
     ),
+    # Tests of a service in one process.
+    "testing": ("kwiken.testing",),
     # Who calls whom, from spans and logs.
     "flows": ("kwiken.traffic.span_flows",),
     # Contention of machines and of stages, measured.
@@ -266,6 +268,7 @@ MAY_USE: dict[str, set[str]] = {
     "runtime": {*NOUNS, "tail", "otel", "machine"},
     "probes": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine", "runtime"},
     "upkeep": {*NOUNS, "tail", *DATA, "allocator", "otel", "machine", "runtime"},
+    "testing": {"base", "model", "otel", "runtime"},
     "hedge": {"machine", *NOUNS, "export", "runtime"},
     "loadtest": {"base", "model", "machine", "runtime"},
     "services": {"base", "model", "runtime", "door"},

@@ -17,7 +17,7 @@ from kwiken.runtime.base.clock import Clock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
-from tests.support.runtime.virtual import VirtualClock
+from kwiken.testing.virtual_loop import VirtualClock
 
 Behaviour = Callable[[Replica, Call], Awaitable[Any]]
 

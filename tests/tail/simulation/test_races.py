@@ -25,8 +25,8 @@ from kwiken.tail.queueing.simulator.service_times import Constant
 from kwiken.tail.queueing.simulator.stage import race_without_queues
 from kwiken.tail.queueing.simulator.station import Station
 from kwiken.tail.simulation.block_race import BlockRace
+from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import Script, endow, executor_of, plan_of, service_of
-from tests.support.runtime.virtual import simulate
 
 # Whole milliseconds, because the runtime rounds time-outs up to them; no call ends at one.
 POLICIES = [

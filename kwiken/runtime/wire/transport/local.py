@@ -69,7 +69,7 @@ class LocalTransport:
                 stage.handler,
                 sharded=stage.fanout > 1,
                 threaded=stage.threads > 1,
-                codec=_codec_of(service, name),
+                codec=codec_of(service, name),
                 unchecked=_unchecked_class(service.signature(name).output),
             )
 
@@ -135,7 +135,8 @@ def _unchecked_class(answer: Any) -> type | None:
     return answer if isinstance(answer, type) and issubclass(answer, msgspec.Struct) else None
 
 
-def _codec_of(service: Service, stage: str) -> Codec | None:
+def codec_of(service: Service, stage: str) -> Codec | None:
+    """Codec that checks the answers of a stage; None if its types cannot be encoded."""
     try:
         return Codec(service, stage)
     except DefinitionError:
