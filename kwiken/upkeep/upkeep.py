@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
-import aiohttp
-
 from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
 from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.adaptation.watch import WINDOW_S, Observation
@@ -178,7 +176,7 @@ class Upkeep:
         for service, cluster in self._clusters.items():
             try:
                 figures = (await cluster.status())["runtime"]
-            except (KwikenError, aiohttp.ClientError, TimeoutError) as error:
+            except KwikenError as error:
                 LOG.warning("%s: its gateway tells nothing, so nothing is adapted: %s", service, error)
                 continue
             told[service] = figures

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import aiohttp
-
 from kwiken.apps.demo.faults.disturb import Disturber, choose
 from kwiken.apps.demo.pace.attempt import InconclusiveRunError, RateTrial, slower_rate
 from kwiken.apps.demo.pace.health import Finding, HealthWindow, assess
@@ -31,6 +29,7 @@ from kwiken.apps.report.model.result import DemoResult
 from kwiken.model.plan.plan import Plan
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.gateway.control.client import NoAnswerError
 
 T = TypeVar("T")
 
@@ -267,6 +266,6 @@ class _Bench:
         for _ in range(MAX_PUT_TRIES):
             try:
                 return await self.site.cluster.put_plan(plan)
-            except (TimeoutError, aiohttp.ClientError):
+            except NoAnswerError:
                 await self.load.check()
         raise InconclusiveRunError(f"the gateway took no plan in {MAX_PUT_TRIES} tries")

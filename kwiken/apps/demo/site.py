@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from kwiken.apps.demo.pace.attempt import InconclusiveRunError
 from kwiken.apps.demo.pace.monitor import Monitor
 from kwiken.apps.demo.pace.rate_search import RATES, STEP_S, Pace, RateSearch, RateStep
@@ -21,6 +19,7 @@ from kwiken.apps.demo.setup.load import Load, LoadError
 from kwiken.apps.demo.setup.settings import DemoSettings
 from kwiken.apps.demo.trial.arms import pass_time
 from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.gateway.control.client import NoAnswerError
 
 FIRST_ANSWERS_TIMEOUT_S = 30.0
 FIRST_ANSWERS = 5  # requests that must be answered before the demo goes on
@@ -82,7 +81,7 @@ class Site:
             InconclusiveRunError: the gateway, whose status is a part of the list, was too busy to answer.
         """
         for _ in range(MAX_STATUS_TRIES):
-            with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+            with contextlib.suppress(NoAnswerError):
                 found: list[dict[str, Any]] = (await self.cluster.status())["replicas"]
                 return found
         raise InconclusiveRunError(f"the gateway gave no status in {MAX_STATUS_TRIES} tries")
@@ -96,7 +95,7 @@ class Site:
         deadline = time.monotonic() + FIRST_ANSWERS_TIMEOUT_S
         goal: int | None = None
         while time.monotonic() < deadline:
-            with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+            with contextlib.suppress(NoAnswerError):
                 answered = int((await self.status())["requests"])
                 goal = answered + FIRST_ANSWERS if goal is None else goal
                 if answered >= goal:
@@ -174,7 +173,7 @@ async def calm_again(site: Site, tick: Any) -> None:
     """Wait until the gateway has worked off what waited there, and a moment more."""
     deadline = time.monotonic() + MAX_CALM_S
     while time.monotonic() < deadline:
-        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+        with contextlib.suppress(NoAnswerError):
             if (await site.status())["inside"] <= FEW_INSIDE:
                 break
         await pass_time(0.1, tick)

@@ -36,6 +36,7 @@ from kwiken.apps.demo.trial.measure import assign, attach, calls_of, spent_of, u
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.runtime.gateway.control.client import NoAnswerError
 from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
@@ -246,7 +247,7 @@ async def test_the_monitor_counts_what_ended_in_the_stretch(tmp_path: Path) -> N
 
 async def test_a_gateway_that_does_not_answer_has_an_unknown_backlog(tmp_path: Path) -> None:
     async def status() -> dict[str, float]:
-        raise TimeoutError
+        raise NoAnswerError("busy")
 
     monitor = Monitor(tmp_path / "records.jsonl", pids=list, status=status)
     assert (await monitor.end(1.0)).backlog is None

@@ -15,6 +15,7 @@ from kwiken.apps.demo.setup.load import LoadError
 from kwiken.apps.demo.setup.settings import DemoSettings
 from kwiken.apps.demo.site import Site, no_tick
 from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.gateway.control.client import NoAnswerError
 
 
 class BusyCluster:
@@ -28,7 +29,7 @@ class BusyCluster:
     async def status(self) -> dict[str, Any]:
         if self.refusals > 0:
             self.refusals -= 1
-            raise TimeoutError
+            raise NoAnswerError("busy")
         self.requests += self.per_status
         return {"runtime": {"requests": self.requests}, "replicas": [{"restarts": 0}]}
 

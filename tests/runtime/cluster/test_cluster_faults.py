@@ -97,7 +97,7 @@ async def whole(cluster: Cluster) -> None:
     await until(lambda: filled() and gateway_pid(cluster))
 
     async def known() -> bool:
-        with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
+        with contextlib.suppress(KwikenError):
             stages = (await cluster.status())["runtime"]["stages"]
             shown = {
                 stage: sorted(r["address"] for r in figures["replicas"]) for stage, figures in stages.items()

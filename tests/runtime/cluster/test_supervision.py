@@ -82,7 +82,7 @@ async def known(cluster: Cluster) -> None:
     """Wait until the gateway knows the replicas that run now."""
 
     async def same() -> bool:
-        with contextlib.suppress(aiohttp.ClientError, KwikenError, TimeoutError):
+        with contextlib.suppress(KwikenError):
             replicas = (await cluster.status())["runtime"]["stages"]["only"]["replicas"]
             running = {url for _, url in cluster.replicas["only"]}
             return bool(running) and {replica["address"] for replica in replicas} == running

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import numpy as np
 
@@ -14,6 +13,7 @@ from kwiken.apps.demo.pace.health import HealthWindow
 from kwiken.apps.demo.setup.load import Record
 from kwiken.base.machine.processor_use import ProcessorUse, use_between
 from kwiken.base.machine.reading import read_processors
+from kwiken.runtime.gateway.control.client import NoAnswerError
 
 
 class Monitor:
@@ -71,7 +71,7 @@ class Monitor:
         """Requests at the gateway, None if it does not say, and the wait for its event loop in ms."""
         try:
             status = await self._status()
-        except (TimeoutError, aiohttp.ClientError):
+        except NoAnswerError:
             return None, 0.0
         # Each request waits several times for the loop; one of them asked for this status.
         return int(status["inside"]), float(status["line_ms"] or 0.0)
