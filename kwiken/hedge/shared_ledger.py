@@ -14,8 +14,8 @@ from kwiken.model.plan.accounts import CALL, REQUEST, Account, Floor
 from kwiken.model.plan.ledger_terms import RESERVE_SHARE
 from kwiken.model.plan.plan import Plan
 from kwiken.runtime.base.event_loop import whole_ticks
-from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget
 from kwiken.runtime.decisions.compiled_stage import ReissueRule
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger, RequestBudget
 
 
 class HedgeCounts(msgspec.Struct):
@@ -101,7 +101,7 @@ class SharedLedger:
         terms, budget = plan.ledger, plan.budgets.reissue * (1 - RESERVE_SHARE)
         dearest = max((rule.cost for rule in rules.values() if rule.copies), default=0)
         with self._lock:
-            self._floor.retune(terms.floor_per_s)
+            self._floor.retune(terms.floor_per_s, self.now())
             self._ledger.service.retune(terms.service_bounds(budget if dearest else 0.0, least_burst=dearest))
             for name, rule in rules.items():
                 rule.account.retune(terms.stage_bounds(policies.get(name)))

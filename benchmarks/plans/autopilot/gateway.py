@@ -51,12 +51,16 @@ class SimulatedLedger:
     floor: Floor = field(default_factory=Floor)
     arms: Mapping[int, ArmAccounts] = field(default_factory=dict)
 
-    def retune(self, plan: Plan | None) -> None:
-        """Set the bounds of a plan, which has all requests; without one nothing may be spent."""
+    def retune(self, plan: Plan | None, now: float) -> None:
+        """Set the bounds of a plan, which has all requests; without one nothing may be spent.
+
+        Args:
+            now: present time, seconds.
+        """
         self.arms = {}
         if plan is None:
             return
-        self.floor.retune(plan.ledger.floor_per_s)
+        self.floor.retune(plan.ledger.floor_per_s, now)
         self.account.retune(_bounds(plan))
 
     def split(self, plans: Mapping[int, tuple[Plan | None, float]], now: float) -> None:
@@ -69,7 +73,7 @@ class SimulatedLedger:
         left = self.account.left(now)
         self.arms = {
             number: ArmAccounts(
-                _bounds(plan), {}, share=share, floor_per_s=plan.ledger.floor_per_s, left=left
+                _bounds(plan), {}, share=share, floor_per_s=plan.ledger.floor_per_s, left=left, now=now
             )
             for number, (plan, share) in plans.items()
             if plan is not None

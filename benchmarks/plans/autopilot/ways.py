@@ -109,7 +109,7 @@ class PlannedWay:
         """Play one step."""
         plan = self.plans[step.phase % len(self.plans)]
         if plan is not self.in_force:
-            self.ledger.retune(plan)
+            self.ledger.retune(plan, float(step.started_s[0]))
             self.in_force = plan
         played = play(step, [plan], np.zeros(len(step.started_s), dtype=np.int64), self.ledger, rng)
         self.latency_ms.append(played.latency_ms)
@@ -187,7 +187,7 @@ class AutopilotWay:
             return
         self._set = wanted
         self._counts = [ArmCounts() for _ in range(3)]
-        self.ledger.retune(record.trial or record.in_force)
+        self.ledger.retune(record.trial or record.in_force, now_s)
         if record.trial is not None:
             share = record.trial_share
             others = 1.0 - CONTROL_SHARE - share

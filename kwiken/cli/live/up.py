@@ -66,7 +66,7 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Number of gateways that share the port; each keeps the budget of its own requests.",
+    help="Number of gateways that share the port and keep one budget together.",
 )
 @grpc_port_option
 @click.option(

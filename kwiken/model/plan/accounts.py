@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from kwiken.model.plan.windows import BUCKETS_PER_S, HORIZON_S, HorizonWindow, PeakWindow
 
@@ -22,7 +22,7 @@ REQUEST: Final = 1_000_000_000  # micro-units that one whole request costs: the 
 CALL: Final = 1_000_000  # micro-units that one call costs in its own stage's account
 MILLION: Final = 1_000_000
 FLOOR_BURST: Final = 6.0  # copies at once that the floor passes after a pause
-_ROUNDING_S = 1e-6  # sums of intervals beside a large clock are rounded
+_ROUNDING: Final = 1e-6  # copies; differences of a large clock are rounded
 
 # Verdicts on one copy. The first two grant it; the others name the bound that denied it.
 WITHIN: Final = 0  # all bounds hold
@@ -58,6 +58,18 @@ class LedgerBounds:
     peak: float = 1.0
     peak_grace: int = 0
     horizon_s: float = HORIZON_S
+
+
+class AccountHistory(NamedTuple):
+    """What an account did over its horizon.
+
+    Attributes:
+        horizon_s: length of the horizon, seconds.
+        buckets: work, spend and earnings of each bucket of the horizon in micro-units, oldest first.
+    """
+
+    horizon_s: float
+    buckets: list[tuple[int, int, int]]
 
 
 class Account:
@@ -294,12 +306,59 @@ class Account:
         horizon = self._horizon
         horizon.refund(cost, head // horizon.steps)
 
-    def endow(self, amount: int) -> None:
+    def endow(self, amount: int, now: float) -> None:
         """Let an amount be spent beside what is earned, in micro-units; a negative one is earned first.
 
-        It counts as earned at the beginning of the account, and never expires.
+        It counts as earned at `now`, and expires with the horizon.
         """
+        self._turn(now)
         self._credit += amount * MILLION
+
+    def give(self, amount: int, now: float) -> None:
+        """Give an amount away, which another account is endowed with, in micro-units.
+
+        Here it counts like a spend, for at least the horizon, and there like earnings, for at most the
+        horizon; so both accounts together never spend more than they earn.
+        """
+        self._turn(now)
+        self._horizon.spend(amount)
+
+    # History.
+
+    def history(self) -> AccountHistory:
+        """Buckets of the horizon, for an account that continues after a restart."""
+        return AccountHistory(self._bounds.horizon_s, self._horizon.buckets(self.work, self._earned))
+
+    def restore(self, history: AccountHistory, now: float, *, age_s: float) -> None:
+        """Continue from the history of another account; this one has neither earned nor spent yet.
+
+        Spends count as one bucket younger and earnings as one bucket older than they can be.
+
+        Args:
+            history: history of an account with the same horizon; of any other one it is left as it is.
+            now: present time, seconds.
+            age_s: age of the history, seconds.
+        """
+        if history.horizon_s != self._bounds.horizon_s:
+            return
+        step_s = self._horizon.steps / BUCKETS_PER_S
+        end = now + 2 * len(history.buckets) * step_s  # the clock goes back to `now` afterwards
+        newest = len(history.buckets) - 1
+        moves = [
+            move
+            for number, (work, spent, earned) in enumerate(history.buckets)
+            for move in (
+                (end - age_s - (newest - number + 1) * step_s, work, 0, earned),
+                (end - max(0.0, age_s + (newest - number - 1) * step_s), 0, spent, 0),
+            )
+        ]
+        for at, work, spent, earned in sorted(moves, key=lambda move: move[0]):
+            self.endow(earned, at)
+            self.work += work
+            self.spent += spent
+            self._horizon.spend(spent)
+        self._turn(end)
+        self._turn(now)
 
     # Time.
 
@@ -327,22 +386,39 @@ class Floor:
     Every granted copy counts, whichever bound it fits. So the floor adds nothing to a service that spends
     more copies than that, and no more than `per_s` copies a second, plus one burst, pass the bounds.
 
-    The clock may jump: forwards the bucket is full at most, backwards it starts empty.
+    The clock may jump: forwards the bucket is full at most, backwards it keeps what it holds.
 
     Args:
         per_s: copies a second, 0 or more; 0 for no floor.
+
+    Attributes:
+        taken: number of copies that were below the floor.
     """
 
-    __slots__ = ("_interval_s", "_paid_until", "_span_s")
+    __slots__ = ("_at", "_burst", "_level", "_per_s", "taken")
 
     def __init__(self, per_s: float = 0.0) -> None:
-        self._paid_until = -inf  # moment at which the bucket is full again
-        self.retune(per_s)
+        self._at = -inf
+        self._level = self._burst = FLOOR_BURST
+        self._per_s = per_s
+        self.taken = 0
 
-    def retune(self, per_s: float) -> None:
-        """Set another number of copies a second; what was taken stays taken."""
-        self._interval_s = 1 / per_s if per_s else inf
-        self._span_s = self._interval_s * (FLOOR_BURST - 1) + _ROUNDING_S if per_s else 0.0
+    def retune(self, per_s: float, now: float, *, part: float = 1.0) -> None:
+        """Set another number of copies a second; what was taken stays taken, and nothing is added.
+
+        Args:
+            per_s: copies a second of the service, 0 or more.
+            now: present time, seconds.
+            part: part of them, and of their burst, that this bucket has, 0 to 1; at least one copy at once.
+        """
+        self._fill(now)
+        self._per_s = per_s * part
+        self._burst = max(1.0, FLOOR_BURST * part) if part else 0.0
+        self._level = min(self._level, self._burst)
+
+    def drain(self) -> None:
+        """Empty the bucket: the copies that it holds may have been taken before a restart."""
+        self._level = 0.0
 
     def take(self, now: float) -> bool:
         """Count one copy; returns whether it is below the floor.
@@ -350,15 +426,19 @@ class Floor:
         Args:
             now: present time, seconds.
         """
-        if self._interval_s == inf:
+        if not self._per_s:
             return False
-        ahead = self._paid_until - now
-        if ahead > self._span_s:
-            if ahead > self._span_s + self._interval_s:  # the clock went back
-                self._paid_until = now + self._span_s + self._interval_s
+        self._fill(now)
+        if self._level < 1.0 - _ROUNDING:
             return False
-        self._paid_until = (self._paid_until if ahead > 0 else now) + self._interval_s
+        self._level -= 1.0
+        self.taken += 1
         return True
+
+    def _fill(self, now: float) -> None:
+        if now > self._at and self._per_s and self._level < self._burst:
+            self._level = min(self._burst, self._level + (now - self._at) * self._per_s)
+        self._at = now
 
 
 def grant(

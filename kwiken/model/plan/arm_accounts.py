@@ -24,6 +24,7 @@ class ArmAccounts:
         share: share of the requests in the arm, 0 to 1.
         floor_per_s: copies a second below which none is denied if the plan has the whole service.
         left: what the service's account has left, in micro-units; negative for a debt.
+        now: present time, seconds.
 
     Attributes:
         service: account of the arm, for copies in all stages.
@@ -39,10 +40,11 @@ class ArmAccounts:
         share: float,
         floor_per_s: float,
         left: int,
+        now: float,
     ) -> None:
         own = replace(bounds, burst=round(bounds.burst * share))
         self.service = Account(own)
-        self.service.endow(round(left * share) - own.burst)
+        self.service.endow(round(left * share) - own.burst, now)
         self.floor = Floor(floor_per_s * share)
         self.stages = {name: Account(each) for name, each in stages.items()}
 

@@ -184,6 +184,21 @@ class HorizonWindow(Window):
         self.spend(spent)
         self._earned_at = [self.earned_from] * count
 
+    def buckets(self, work: int, earned: int) -> list[tuple[int, int, int]]:
+        """Work, spend and earnings of each bucket, oldest first, in micro-units.
+
+        Args:
+            work: all work so far, in micro-units.
+            earned: all earnings so far, in micro-units times a million.
+        """
+        order = [(self._slot + 1 + number) % self._count for number in range(self._count)]
+        works = [self._work_at[slot] for slot in order] + [work]
+        earnings = [self._earned_at[slot] for slot in order] + [earned]
+        return [
+            (works[at + 1] - works[at], self._spent_in[slot], (earnings[at + 1] - earnings[at]) // 1_000_000)
+            for at, slot in enumerate(order)
+        ]
+
     def advance(self, bucket: int, work: int, earned: int) -> int:
         """Move the window on, and forget what it leaves behind.
 

@@ -29,7 +29,7 @@ class ClusterSettings:
         unresponsive_s: seconds without an answer to `/livez` after which a process is killed and restarted, a
             replica not before its stage's timeout has passed too; 0 for never.
         max_bodies: bytes that all requests at the gateway together may hold; None for a share of the memory.
-        gateways: number of gateways that share the ports, 1 or more; each keeps the budget of its requests.
+        gateways: number of gateways that share the ports, 1 or more; all keep one budget together.
         allowed_hosts: further host names that the gateway answers to, and whose pages may send requests.
         metrics: who may read `/metrics` of the gateway: anybody, those with the token, or nobody; replicas
             show theirs unless nobody may.

@@ -12,8 +12,8 @@ from kwiken.model.plan.ledger_terms import RESERVE_SHARE, UNSTATED_SHARE, Ledger
 from kwiken.model.plan.plan import CatchUpPolicy, Plan
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue, Stage
-from kwiken.runtime.decisions.budget_ledger import Ledger
 from kwiken.runtime.decisions.compiled_stage import CallTimeouts, CatchUpRule, CompiledStage, ReissueRule
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.stage_state import StageState
 
 LATE_LEVELS = 1  # priority levels that a call of a late request gains
@@ -176,42 +176,45 @@ def _refuse_unfit(service: Service, plan: Plan) -> None:
             )
 
 
-def retune(ledger: Ledger, states: Mapping[str, StageState], *programs: Program, service: Service) -> None:
+def retune(
+    ledger: Ledger, states: Mapping[str, StageState], *programs: Program, service: Service, now: float
+) -> None:
     """Set the bounds of the accounts by what is in force; earnings and spends stay.
 
     Args:
         programs: programs that requests run under, one or more; of several each bound is the widest one.
             Without a plan, stages' own policies have a budget of 10%.
+        now: present time, seconds.
     """
     of_plans = [program.plan.ledger for program in programs if program.plan is not None] or [LedgerTerms()]
     terms = of_plans[-1]
-    ledger.floor.retune(max(each.floor_per_s for each in of_plans))
-    ledger.service.retune(
+    losses = (each.plan.budgets.utility_loss if each.plan is not None else 0.0 for each in programs)
+    ledger.retune(
         terms.service_bounds(
             max(_reissue_budget(program) for program in programs),
             least_burst=max(program.dearest_copy for program in programs),
-        )
-    )
-    ledger.catch_up.retune(
+        ),
         terms.service_bounds(
             max(_catch_up_budget(program) for program in programs),
             least_burst=max(program.dearest_catch_up for program in programs),
-        )
+        ),
+        terms.utility_bounds(max(losses)),
+        floor_per_s=max(each.floor_per_s for each in of_plans),
+        now=now,
     )
-    losses = (each.plan.budgets.utility_loss if each.plan is not None else 0.0 for each in programs)
-    ledger.utility.retune(terms.utility_bounds(max(losses)))
     for name, state in states.items():
         bounds = [terms.stage_bounds(reissue_of(service, program.plan, name)) for program in programs]
         state.account.retune(max(bounds, key=lambda each: (each.fraction, each.peak)))
 
 
-def arm_accounts(program: Program, *, service: Service, share: float, left: int) -> ArmAccounts:
+def arm_accounts(program: Program, *, service: Service, share: float, left: int, now: float) -> ArmAccounts:
     """Accounts of one arm of a trial, with the bounds that its program has when all requests run under it.
 
     Args:
         program: program of the arm's requests.
         share: share of the requests in the arm, 0 to 1.
         left: what the service's account has left, in micro-units.
+        now: present time, seconds.
     """
     terms = program.plan.ledger if program.plan is not None else LedgerTerms()
     return ArmAccounts(
@@ -223,6 +226,7 @@ def arm_accounts(program: Program, *, service: Service, share: float, left: int)
         share=share,
         floor_per_s=terms.floor_per_s,
         left=left,
+        now=now,
     )
 
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from kwiken.model.plan.accounts import Account
 from kwiken.model.plan.observed_work import UsualWork
-from kwiken.runtime.decisions.budget_ledger import RetryAccount
 from kwiken.runtime.decisions.choice.picker import Picker
 from kwiken.runtime.decisions.delays.common_delay import UsualLatency
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
+from kwiken.runtime.decisions.ledger.budget_ledger import RetryAccount
 from kwiken.runtime.wire.transport.base import Replica
 
 RECENT_STEPS = 10  # intervals that count as recent; one a second where a gateway runs

@@ -22,9 +22,9 @@ from kwiken.runtime.base.clock import Clock
 from kwiken.runtime.base.errors import DeadlineError, OverloadError, UnavailableError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.admission import Admission, Limits
-from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, TracedLatency
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger, RequestBudget, RetryAccount
 from kwiken.runtime.decisions.lines.request_lines import Ticket
 from kwiken.runtime.decisions.program import Program, arm_accounts, compile_program, retune
 from kwiken.runtime.decisions.stage_state import StageState
@@ -135,14 +135,15 @@ class Executor:
         program = compile_program(self._service, plan, self._states)
         tried = compile_program(self._service, trial, self._states) if trial is not None else None
         programs = [program] if tried is None else [program, tried]
-        retune(self._shared.ledger, self._states, *programs, service=self._service)
+        now = self._now()
+        retune(self._shared.ledger, self._states, *programs, service=self._service, now=now)
         if tried is None:
             return Arms(program, None, trial_share=trial_share, control_share=control_share)
-        left = self._shared.ledger.service.left(self._now())
+        left = self._shared.ledger.service.left(now)
         others = max(0.0, 1.0 - control_share - trial_share)
         accounts = (
-            arm_accounts(program, service=self._service, share=others, left=left),
-            arm_accounts(tried, service=self._service, share=trial_share, left=left),
+            arm_accounts(program, service=self._service, share=others, left=left, now=now),
+            arm_accounts(tried, service=self._service, share=trial_share, left=left, now=now),
         )
         return Arms(program, tried, trial_share=trial_share, control_share=control_share, accounts=accounts)
 
@@ -173,6 +174,11 @@ class Executor:
         share = self._control_share if control_share is None else control_share
         self._arms = self._compile(plan, trial, trial_share=trial_share, control_share=share)
         self._counts.plans += 1
+
+    @property
+    def ledger(self) -> Ledger:
+        """Ledger of all requests."""
+        return self._shared.ledger
 
     @property
     def plan(self) -> Plan | None:

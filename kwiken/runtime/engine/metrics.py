@@ -11,7 +11,7 @@ from kwiken.model.service.service import Service
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.labels import bounded
 from kwiken.otel.metrics.model import Distribution, Family, Metric, Rising, family
-from kwiken.runtime.decisions.budget_ledger import Ledger
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.lines.request_lines import KindLine
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.stage_state import ATTEMPT_KINDS, ATTEMPT_OUTCOMES, StageState

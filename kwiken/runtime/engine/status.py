@@ -7,10 +7,10 @@ from math import inf
 from typing import Any
 
 from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, VERDICTS, Account
-from kwiken.runtime.decisions.budget_ledger import Ledger
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.engine.counts import Counts
@@ -47,7 +47,12 @@ def status(
         "reissues": sum(state.counts.copies for state in states.values()),
         "late_reissues": sum(state.counts.late_copies for state in states.values()),
         "retries": sum(state.retries.spent + state.counts.resends for state in states.values()),
-        "ledger": _account(ledger.service, REQUEST, now) | {"observed_share": ledger.observed.extra_share},
+        "ledger": _account(ledger.service, REQUEST, now)
+        | {
+            "observed_share": ledger.observed.extra_share,
+            "part": ledger.part,
+            "floor_part": ledger.floor_part,
+        },
         "catch_up": _account(ledger.catch_up, REQUEST, now),
         "utility": _account(ledger.utility, REQUEST, now),
         "traces": None

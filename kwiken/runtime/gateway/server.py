@@ -122,6 +122,7 @@ class Gateway:
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/crowded-nodes": dict.fromkeys(("GET", "PUT"), self._guarded(control.crowded_nodes)),
+            "/v1/exchange": {"PUT": self._guarded(control.answer_sibling)},
             "/v1/status": {"GET": self._guarded(control.status)},
             "/v1/autopilot": dict.fromkeys(("GET", "PUT"), self._guarded(control.autopilot)),
             "/v1/autopilot/hold": {"PUT": self._guarded(control.hold)},

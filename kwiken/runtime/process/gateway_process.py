@@ -9,6 +9,7 @@ import logging
 import os
 import random
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
@@ -17,9 +18,11 @@ from kwiken.model.service.request_kinds import NO_LINES, RequestKinds
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import NameResolver, SiblingNames, parse_endpoint
 from kwiken.runtime.gateway.control.plan_files import PlanFile, SharedPlan
 from kwiken.runtime.gateway.control.plan_store import PlanStore
@@ -111,6 +114,7 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 )
                 gateway.control.passes_plans_on = bool(spec.siblings)
             foreign = transport if isinstance(transport, ForeignTransport) else None
+            exchange = _exchange(spec, gateway, executor)
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
             async with pushed(spec.metrics_otlp, lambda: gateway.metrics.resource, gateway.metrics.collect):
@@ -119,7 +123,10 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 watches += [siblings.watch] if spec.siblings else []
                 watches += [] if spec.local else [watch]
                 watches += _token_watches(spec, gateway)
-                await _serve(spec, gateway, watches, names if endpoints else None, foreign, stop, announce)
+                if spec.kept is not None or spec.siblings:
+                    watches.append(exchange.run)
+                resolver = names if endpoints else None
+                await _serve(spec, gateway, exchange, watches, resolver, foreign, stop, announce)
 
 
 def _kinds(spec: GatewaySpec, service: Service) -> RequestKinds | None:
@@ -128,9 +135,26 @@ def _kinds(spec: GatewaySpec, service: Service) -> RequestKinds | None:
     return None if told in (None, NO_LINES) else RequestKinds.parse(told, where="--lines")
 
 
+def _exchange(spec: GatewaySpec, gateway: Gateway, executor: Executor) -> Exchange:
+    """Exchange with the siblings; a gateway without any has the whole budget."""
+    siblings, name = gateway.control.siblings, spec.name or gateway.control.siblings.instance
+    budget = SharedBudget(
+        executor.ledger,
+        name,
+        time.monotonic(),
+        least=0 if spec.siblings else max(1, len(spec.gateways)),
+        first=not (spec.siblings or spec.takes_over) or len(spec.gateways) == 1,
+    )
+    file = Path(f"{spec.kept}.{spec.name}") if spec.kept is not None else None
+    exchange = Exchange(siblings, budget, executor.ledger, file)
+    gateway.control.exchange = exchange.answer
+    return exchange
+
+
 async def _serve(
     spec: GatewaySpec,
     gateway: Gateway,
+    exchange: Exchange,
     watches: list[Callable[[], Coroutine[Any, Any, None]]],
     names: NameResolver | None,
     foreign: ForeignTransport | None,
@@ -140,6 +164,7 @@ async def _serve(
     plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
     kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
     _begin_with_plan(spec, gateway.control, plan_file, kept)
+    exchange.restore()
     if plan_file is not None:
         watches.append(plan_file.watch)
     if kept is not None and spec.follows_kept:
@@ -164,7 +189,10 @@ async def _serve(
                     critical_tasks.add(autopilot.keep())
                 await stop.wait()
             finally:
+                if spec.siblings:
+                    await exchange.leave()
                 await gateway.stop(grace_s=spec.grace_s)
+                exchange.save(last=True)
     finally:
         await critical_tasks.stop()
         critical_tasks.check()

@@ -16,7 +16,9 @@ COST = REQUEST // 4
 
 
 def arm_of(share: float, service: Account, *, floor_per_s: float = 0.0, now: float = 0.0) -> ArmAccounts:
-    return ArmAccounts(BOUNDS, {"a": STAGE}, share=share, floor_per_s=floor_per_s, left=service.left(now))
+    return ArmAccounts(
+        BOUNDS, {"a": STAGE}, share=share, floor_per_s=floor_per_s, left=service.left(now), now=now
+    )
 
 
 def spends_of_thrifty(greedy_wants: bool) -> float:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,7 +19,9 @@ import pytest_asyncio
 from grpc import aio
 
 from kwiken.base.errors import InputError, KwikenError
+from kwiken.model.plan.accounts import FLOOR_BURST
 from kwiken.model.plan.ledger_terms import BURST_REQUESTS
+from kwiken.model.plan.plan import Budgets
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
 from tests.support.peers.grpc_messages import Request, ask_of
@@ -65,7 +70,7 @@ async def everywhere(cluster: Cluster, digest: str | None) -> None:
             await asyncio.sleep(0.05)
 
 
-async def ask(cluster: Cluster, times: int, **more: float) -> None:
+async def ask(cluster: Cluster, times: int, **more: float | str) -> None:
     """Requests on a connection each, so that the system divides them."""
     for _ in range(times):
         async with (
@@ -142,10 +147,43 @@ async def test_the_budgets_of_all_gateways_add_up_to_the_plans(cluster: Cluster)
     await cluster.put_plan(None)
     assert total["denied"] > before["denied"]
     assert total["work"] - before["work"] == pytest.approx(360, abs=1)
-    for ledger in [*ledgers, total]:
-        # Each gateway begins with a burst, which no request has earned yet.
-        bursts = BURST_REQUESTS * (GATEWAYS if ledger is total else 1)
-        assert ledger["spent"] <= plan.budgets.reissue * (ledger["work"] + bursts) + 1e-6
+    assert total["part"] == pytest.approx(1.0)
+    assert all(ledger["part"] == pytest.approx(1 / GATEWAYS) for ledger in ledgers)
+    # One burst, which no request has earned yet, is divided among all.
+    assert total["spent"] <= plan.budgets.reissue * (total["work"] + BURST_REQUESTS) + 1e-6
+
+
+@pytest.mark.slow
+async def test_three_gateways_spend_one_budget_by_the_handlers_own_counts_and_a_killed_one_no_more(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Every call would be copied; meanwhile a gateway is killed, and comes back."""
+    plan = msgspec.structs.replace(plan_for(after_ms=1.0), budgets=Budgets(reissue=0.01))
+    await cluster.put_plan(plan)
+    await everywhere(cluster, plan.digest)
+    began, killed = time.monotonic(), cluster.gateway_pids[1]
+    folders = [tmp_path / str(number) for number in range(600)]
+
+    async def caller(own: list[Path]) -> None:
+        for folder in own:
+            folder.mkdir()
+            with contextlib.suppress(aiohttp.ClientError):  # of the killed gateway
+                await ask(cluster, 1, sleep_ms=30.0, log=str(folder))
+
+    async def kill() -> None:
+        await until(folders[200].exists)
+        os.kill(killed, signal.SIGKILL)
+
+    await asyncio.gather(kill(), *(caller(folders[each::6]) for each in range(6)))
+    took_s = time.monotonic() - began
+    await cluster.put_plan(None)
+    calls = [len(list(folder.glob("*.started"))) for folder in folders]  # a copy runs in another process
+    copies = sum(max(0, count - 2) for count in calls)
+    cost = plan.cost.stages["middle"] / 2
+    budget = plan.budgets.reissue * (len(folders) + BURST_REQUESTS) / cost
+    floor = plan.ledger.floor_per_s * took_s + FLOOR_BURST
+    assert killed not in cluster.gateway_pids
+    assert FLOOR_BURST < copies <= budget + floor
 
 
 @pytest.mark.parametrize("gateways", [0, 65])

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from kwiken.model.plan.accounts import CALL, OWN_COST, REQUEST, Account, Floor, LedgerBounds
 from kwiken.model.plan.ledger_terms import LedgerTerms
-from kwiken.runtime.decisions.budget_ledger import MILLION, Ledger, RequestBudget, RetryAccount
+from kwiken.runtime.decisions.ledger.budget_ledger import MILLION, Ledger, RequestBudget, RetryAccount
 
 amounts = st.integers(0, 30)
 RICH = LedgerBounds(fraction=1.0, burst=1000 * CALL, peak=1.0)

@@ -14,8 +14,8 @@ from kwiken.model.plan.ledger_terms import BURST_COPIES, BURST_REQUESTS, RESERVE
 from kwiken.model.plan.plan import PartialPolicy
 from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.decisions.admission import Admission, Limits
-from kwiken.runtime.decisions.budget_ledger import Ledger, RetryAccount
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentLatencies
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger, RetryAccount
 from kwiken.runtime.decisions.program import compile_program, retune
 from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.decisions.stop_rule import DONE, FAIL, STOP, WAIT, FanOut
@@ -251,7 +251,7 @@ def compiled() -> tuple[object, dict[str, StageState], Ledger]:
     )
     program = compile_program(service, plan, states)
     ledger = Ledger()
-    retune(ledger, states, program, service=service)
+    retune(ledger, states, program, service=service, now=0.0)
     assert [stage.cost for stage in program.stages] == [round(0.15 * REQUEST), round(0.4 * REQUEST)]
     assert program.request_budget == REQUEST
     assert not program.serial
@@ -283,7 +283,7 @@ def test_burst_always_fits_the_dearest_copy() -> None:
     states = {"s": StageState(replicas_of("s", 2), RetryAccount(0.1, 32), random.Random(1))}
     program = compile_program(service, plan_of(service, {"s": Reissue(after_ms=1)}, budget=0.001), states)
     ledger = Ledger()
-    retune(ledger, states, program, service=service)
+    retune(ledger, states, program, service=service, now=0.0)
     assert ledger.service.left(0.0) == REQUEST
 
 

@@ -15,7 +15,7 @@ from kwiken.model.plan.plan import CatchUpPolicy
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Partial, Reissue, Stage
 from kwiken.runtime.decisions.admission import Limits
-from kwiken.runtime.decisions.budget_ledger import RetryAccount
+from kwiken.runtime.decisions.ledger.budget_ledger import RetryAccount
 from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.hedged_call.catch_up import usual_extra

@@ -119,6 +119,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.runtime.wire.transport",
         "kwiken.runtime.decisions.choice",
         "kwiken.runtime.decisions.delays",
+        "kwiken.runtime.decisions.ledger",
         "kwiken.runtime.decisions.lines",
         "kwiken.runtime.decisions",
         "kwiken.runtime.metrics",

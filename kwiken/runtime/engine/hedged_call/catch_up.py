@@ -7,8 +7,8 @@ usual extra work is therefore reserved when the call is sent, and settled by the
 
 from __future__ import annotations
 
-from kwiken.runtime.decisions.budget_ledger import Hold
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
+from kwiken.runtime.decisions.ledger.budget_ledger import Hold
 from kwiken.runtime.engine.hedged_call.context import Request, Shared
 
 RESERVED_EXTRAS = 2.0  # reservation as a multiple of the usual extra work

@@ -17,10 +17,10 @@ from kwiken.model.plan.arm_accounts import ArmAccounts
 from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
 from kwiken.runtime.decisions.admission import Admission
-from kwiken.runtime.decisions.budget_ledger import Ledger, RequestBudget
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.delays.common_delay import CommonDelay
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger, RequestBudget
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.trace_sampling import RequestSampling, TraceSampler
 from kwiken.runtime.wire.transport.base import Call, Held, Transport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hmac
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -76,6 +76,7 @@ class Control:
         self._replicas: dict[str, list[Replica]] = {name: [] for name in service.stages}
         self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
         self.siblings: Siblings = NO_SIBLINGS
+        self.exchange: Callable[[web.BaseRequest], Awaitable[Any]] | None = None  # answers siblings
         self.passes_plans_on = False  # to siblings, which learn of plans in no other way
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
@@ -258,6 +259,12 @@ class Control:
         if self.save_plan is not None:
             plan = msgspec.json.encode(self._executor.plan)
             self.save_plan(plan, author=self.author, turn=self.turn, must=False)
+
+    async def answer_sibling(self, request: web.BaseRequest) -> Any:
+        """PUT a sibling's question about the budget that all share."""
+        if self.exchange is None:
+            raise InputError("this gateway has no siblings", where="exchange")
+        return await self.exchange(request)
 
     async def replicas(self, request: web.BaseRequest) -> Any:
         """GET the replicas by stage, or PUT those of the stages named."""

@@ -9,9 +9,20 @@ and partial answers must end.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
-from kwiken.model.plan.accounts import BY_FLOOR, NODE, OWN_COST, Account, Floor, grant
+from kwiken.model.plan.accounts import (
+    BY_FLOOR,
+    HORIZON,
+    LOAD,
+    NODE,
+    OWN_COST,
+    Account,
+    Floor,
+    LedgerBounds,
+    grant,
+)
 from kwiken.model.plan.arm_accounts import ArmAccounts, grant_in_arm
 from kwiken.model.plan.observed_work import ObservedWork
 
@@ -50,9 +61,27 @@ class Ledger:
 
     Attributes:
         observed: work of requests and of copies, as replicas report it.
+        part: part of the service's bursts that this ledger has, 0 to 1: less than 1 where gateways share a
+            service.
+        floor_part: part of the floor that it has, 0 to 1, with what siblings lend and without what they got.
+        short: costs that the horizon denied since this was last emptied, in micro-units, by account, as in
+            `accounts`.
+        short_copies: copies that a bound denied since then.
     """
 
-    __slots__ = ("catch_up", "floor", "observed", "service", "utility")
+    __slots__ = (
+        "_floor_per_s",
+        "_whole",
+        "catch_up",
+        "floor",
+        "floor_part",
+        "observed",
+        "part",
+        "service",
+        "short",
+        "short_copies",
+        "utility",
+    )
 
     def __init__(
         self,
@@ -67,6 +96,60 @@ class Ledger:
         self.utility = utility or Account()
         self.floor = floor or Floor()
         self.observed = ObservedWork()
+        self.part = self.floor_part = 1.0
+        self.short = [0, 0, 0]
+        self.short_copies = 0
+        self._whole = tuple(account.bounds for account in self.accounts)
+        self._floor_per_s = 0.0
+
+    @property
+    def accounts(self) -> tuple[Account, Account, Account]:
+        """Accounts of the service: reissues, catch-up, lost utility."""
+        return self.service, self.catch_up, self.utility
+
+    @property
+    def floor_per_s(self) -> float:
+        """Copies a second of the whole service's floor."""
+        return self._floor_per_s
+
+    def retune(
+        self,
+        service: LedgerBounds,
+        catch_up: LedgerBounds,
+        utility: LedgerBounds,
+        *,
+        floor_per_s: float,
+        now: float,
+    ) -> None:
+        """Set other bounds of the whole service, of which this ledger has its part; spends and earnings stay.
+
+        Args:
+            floor_per_s: copies a second of the floor, 0 or more.
+            now: present time, seconds.
+        """
+        self._whole = service, catch_up, utility
+        self._floor_per_s = floor_per_s
+        for account, bounds in zip(self.accounts, self._whole, strict=True):
+            account.retune(_part_of(bounds, self.part))
+        self.floor.retune(floor_per_s, now, part=self.floor_part)
+
+    def divide(self, part: float, floor_part: float, now: float) -> None:
+        """Take another part of the service's bursts and of its floor.
+
+        A larger part of a burst is there only after a horizon: who had it may have spent it just now.
+
+        Args:
+            part: part of the bursts, 0 to 1.
+            floor_part: part of the floor, 0 to 1.
+            now: present time, seconds.
+        """
+        if part != self.part:
+            for account, bounds in zip(self.accounts, self._whole, strict=True):
+                before, own = account.bounds.burst, _part_of(bounds, part)
+                account.retune(own)
+                account.endow(min(0, before - own.burst), now)
+        self.part, self.floor_part = part, floor_part
+        self.floor.retune(self._floor_per_s, now, part=floor_part)
 
     def charge(
         self,
@@ -120,6 +203,9 @@ class Ledger:
                 spare=spare,
             )
         if verdict > BY_FLOOR:
+            if not denied and verdict != LOAD:
+                self.short_copies += 1
+                self.short[0] += cost if verdict == HORIZON else 0
             return False
         budget.left -= cost
         return True
@@ -141,7 +227,8 @@ class Ledger:
         if budget.left < cost:
             self.catch_up.denied[OWN_COST] += 1
             return False
-        if grant(self.catch_up, cost, now, spare=spare) > BY_FLOOR:
+        if (verdict := grant(self.catch_up, cost, now, spare=spare)) > BY_FLOOR:
+            self.short[1] += cost if verdict == HORIZON else 0
             return False
         budget.left -= cost
         return True
@@ -180,9 +267,14 @@ class Ledger:
             return True
         if verdict := self.utility.refusal(loss, now):
             self.utility.denied[verdict] += 1
+            self.short[2] += loss if verdict == HORIZON else 0
             return False
         self.utility.spend(loss, now)
         return True
+
+
+def _part_of(bounds: LedgerBounds, part: float) -> LedgerBounds:
+    return replace(bounds, burst=int(bounds.burst * part))
 
 
 class RetryAccount:

@@ -1,0 +1,132 @@
+"""Exchange between the gateways of a service: the shared budget, and the account that survives a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from kwiken.base.errors import InputError
+from kwiken.base.machine.files import read_own, replace_own
+from kwiken.model.plan.accounts import AccountHistory
+from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
+from kwiken.runtime.decisions.ledger.shared_budget import BudgetAnswer, BudgetAsk, SharedBudget
+from kwiken.runtime.gateway.control.siblings import Siblings
+
+EXCHANGE_PATH: Final = "/v1/exchange"
+ROUND_S: Final = 1.0  # between two rounds of up to eight gateways; of more in proportion
+MAX_ROUND_S: Final = 4.0
+FEW: Final = 8
+ALONE_S: Final = 10.0  # without the address of any sibling, after which there is none
+GOODBYE_S: Final = 1.0
+MAX_FILE: Final = 1 << 20  # bytes
+
+_READ_ASK: Final = msgspec.json.Decoder(BudgetAsk)
+_READ_ANSWER: Final = msgspec.json.Decoder(BudgetAnswer)
+
+
+class SavedAccounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of the file of a gateway's accounts.
+
+    Attributes:
+        at_s: moment at which it was written, seconds since 1970.
+        histories: of reissues, catch-up and lost utility.
+    """
+
+    at_s: float
+    histories: list[AccountHistory]
+
+
+class Exchange:
+    """One gateway's side: a round every second or few.
+
+    Args:
+        budget: budget that the gateways share.
+        file: file of the accounts, for the next process of this gateway; None for none.
+    """
+
+    def __init__(self, siblings: Siblings, budget: SharedBudget, ledger: Ledger, file: Path | None) -> None:
+        self._siblings = siblings
+        self._budget = budget
+        self._ledger = ledger
+        self._file = file
+        self._work = [0 for _ in ledger.accounts]  # when the accounts were last saved
+
+    async def run(self) -> None:
+        """Take rounds until cancelled."""
+        started = time.monotonic()
+        while True:
+            if self._siblings.any:
+                await self._round()
+            elif time.monotonic() > started + ALONE_S:
+                self._budget.complete(time.monotonic())
+            self.save()
+            await asyncio.sleep(min(MAX_ROUND_S, ROUND_S * max(1.0, self._budget.members / FEW)))
+
+    async def _round(self) -> None:
+        ask = self._budget.ask(time.monotonic())
+        answers = await self._siblings.ask(EXCHANGE_PATH, method="PUT", body=msgspec.json.encode(ask))
+        known = not answers.silent
+        for body in answers.bodies:
+            try:
+                self._budget.accept(_READ_ANSWER.decode(body), time.monotonic())
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                known = False  # of another version, or of another kind
+        if known:
+            self._budget.complete(time.monotonic())
+
+    async def answer(self, request: web.BaseRequest) -> BudgetAnswer:
+        """PUT a sibling's question; what is lent is saved before it is sent."""
+        try:
+            ask = _READ_ASK.decode(await request.read())
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise InputError(str(error), where="question of a sibling") from error
+        answer = self._budget.answer(ask, time.monotonic())
+        if any(answer.loan.credits):
+            self.save()
+        return answer
+
+    async def leave(self) -> None:
+        """Give up the own part, and tell the siblings."""
+        ask = self._budget.leave(time.monotonic())
+        if self._siblings.any:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    await self._siblings.ask(EXCHANGE_PATH, method="PUT", body=msgspec.json.encode(ask))
+
+    # The accounts of a horizon survive a restart.
+
+    def restore(self) -> None:
+        """Continue from the accounts of this gateway's last process, if it left any."""
+        if self._file is None:
+            return
+        try:
+            saved = msgspec.json.decode(read_own(self._file, MAX_FILE), type=SavedAccounts)
+        except (OSError, InputError, msgspec.MsgspecError, ValueError, RecursionError):
+            return
+        now, age_s = time.monotonic(), max(0.0, time.time() - saved.at_s)
+        for account, history in zip(self._ledger.accounts, saved.histories, strict=False):
+            account.restore(history, now, age_s=age_s)
+        self._work = [account.work for account in self._ledger.accounts]
+        self._ledger.floor.drain()
+
+    def save(self, *, last: bool = False) -> None:
+        """Save the accounts, if possible; what the next seconds may spend counts as spent, but at the end."""
+        if self._file is None:
+            return
+        histories = []
+        for number, account in enumerate(self._ledger.accounts):
+            history, bounds = account.history(), account.bounds
+            if bounds.fraction and not last:
+                ahead = int(bounds.peak * (account.work - self._work[number]))
+                work, spent, earned = history.buckets[-1]
+                history.buckets[-1] = work, spent + ahead, earned
+            self._work[number] = account.work
+            histories.append(history)
+        with contextlib.suppress(OSError):
+            replace_own(self._file, msgspec.json.encode(SavedAccounts(time.time(), histories)))
