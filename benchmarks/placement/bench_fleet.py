@@ -14,9 +14,9 @@ from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import simulate
+from papers.worlds.schedulers.names import SCHEDULERS, scheduler
 
 SCENARIO = "cloud-low"  # 1,000 servers, 2,500 workloads
 MANAGERS = ("paragon", "quasar", "least-loaded")

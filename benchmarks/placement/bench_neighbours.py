@@ -6,8 +6,8 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from benchmarks.harness import Row, in_turn
-from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.base.arrays import Floats
+from papers.worlds.schedulers.hashed_index import HashedIndex, HashFamily
 
 KNOWN = (150, 1000, 10_000)  # workloads; the source has 150
 DIMENSIONS = 4  # both scores of two sources

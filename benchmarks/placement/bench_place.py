@@ -17,12 +17,12 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Spread, Target, Workload
 from kwiken.base.arrays import Floats
 from kwiken.model.nodes.nodes import Cluster, Node
+from papers.worlds.schedulers.names import SCHEDULERS, scheduler
 
 NODES = 10_000
 SORTS = 10

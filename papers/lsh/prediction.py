@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
+from papers.worlds.schedulers.hashed_index import HashedIndex, HashFamily
 
 NEIGHBOURS: Final = 5  # of the source
 CLUSTERS: Final = 10  # of the source

@@ -12,9 +12,9 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
-from kwiken.allocator.schedulers.paragon import colocation_quality
 from papers.figures.rows import Findings, Part, RowKind, over_seeds, row
 from papers.worlds.fleet.catalogue import SCENARIOS
+from papers.worlds.schedulers.statistical import colocation_quality
 
 CANDIDATES: Final = (16, 64, 128)
 DRAWS: Final = 20_000

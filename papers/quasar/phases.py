@@ -16,12 +16,12 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.placement.request import request_for
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from papers.figures.rows import FigureRow, Findings, Part, median_row, over_seeds
+from papers.worlds.schedulers.names import scheduler
 
 WORKLOADS: Final = 25  # by seed and case
 MINUTES: Final = (0, 2, 10, 30)  # that a change takes; 0 is from one request to the next

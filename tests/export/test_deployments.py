@@ -11,7 +11,6 @@ import yaml
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from kwiken.export.deployments.compose import compose_file
@@ -20,6 +19,7 @@ from kwiken.export.deployments.image import ImageContent, dockerfile, dockerigno
 from kwiken.export.deployments.kubernetes import kubernetes_files
 from kwiken.model.nodes.placement import PLACED_GATE, Placement
 from kwiken.model.service.service import Service
+from papers.worlds.schedulers.names import scheduler
 from tests.support.runtime.clusters import cluster, profile, requested
 
 

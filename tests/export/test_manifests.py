@@ -12,12 +12,12 @@ import yaml
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from kwiken.export.placements.manifests import MANIFESTS
 from kwiken.model.nodes.nodes import Cluster, Node
 from kwiken.model.nodes.placement import Placement
+from papers.worlds.schedulers.names import scheduler
 from tests.support.project.commands import refused, run
 from tests.support.runtime.clusters import cluster, profile, requested
 

@@ -19,7 +19,7 @@ from joblib import Parallel, delayed
 from benchmarks.placement.joint.instances import FAMILIES, SEEDS, cluster_of, instance
 from benchmarks.placement.joint.optima import COMMAND, KnownOptimum, digest_of, read_optima, write_optima
 from kwiken.allocator.placement.node_ledger import NodeLedger
-from kwiken.allocator.schedulers.exact import solve
+from papers.worlds.schedulers.exact import solve
 
 LIMIT_S: Final = 600.0  # longest search for one optimum
 

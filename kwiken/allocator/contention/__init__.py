@@ -1,1 +1,1 @@
-"""Contention: calibration of kernels, ramps beside a workload, and crosstalk. Pure; measurements come in."""
+"""Contention: calibration, ramps, crosstalk, and errors of scores that a target bears. Pure."""

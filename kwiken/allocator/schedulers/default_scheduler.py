@@ -1,4 +1,4 @@
-"""Thrifty, the default scheduler: the cheapest of several placements; and Quasar's single walk."""
+"""Thrifty, the default scheduler: the cheapest of several placements."""
 
 from __future__ import annotations
 
@@ -20,22 +20,6 @@ from kwiken.allocator.schedulers.priced_choice import priced_choices
 from kwiken.base.arrays import Bools, Floats
 
 MIN_SHORTLIST: Final = 64  # nodes by each ranking
-
-
-@dataclass(frozen=True)
-class QuasarScheduler:
-    """Greedy joint allocation and assignment (Quasar section 3.7)."""
-
-    rank: Rank = by_quality
-    name: str = "quasar"
-
-    def place(self, sizing: Sizing) -> None:
-        """Take the best-ranked nodes until the target is met, then trim."""
-        walk(sizing, self.rank)
-
-    def satisfied(self, sizing: Sizing) -> bool:
-        """Whether the target is met as surely as asked."""
-        return sizing.forecast().met
 
 
 @dataclass(frozen=True)

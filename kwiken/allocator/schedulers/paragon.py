@@ -1,4 +1,4 @@
-"""Paragon's schedulers: a reservation placed by class and contention, greedily or by chance."""
+"""Paragon's scheduler: a reservation placed by class and contention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from kwiken.allocator.schedulers.node_queue import fill, nodes_with_room
 from kwiken.base.arrays import Bools, Floats, Ints
 
 STEP_OF_TOLERANCE: Final = 0.05  # by which a violation is allowed when no node is left, a share
-MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
 FULL: Final = 1.0  # the most pressure that is felt, and the slack of an empty node
 
 
@@ -63,10 +62,10 @@ class ParagonScheduler:
         def keys(some: Ints) -> tuple[Floats, ...]:
             if not self.by_contention:
                 return (ranks[some],)
-            return ranks[some], _distance(*_differences(sizing, some, self.margin))
+            return ranks[some], _distance(*differences(sizing, some, self.margin))
 
         def key_of(node: int) -> tuple[float, ...] | None:
-            here = _with_room(sizing, wanted.size, np.array([node]))
+            here = with_room(sizing, wanted.size, np.array([node]))
             if self.by_contention:
                 here = _unharmed(sizing, here, self.margin)
             return tuple(float(key[0]) for key in keys(here)) if here.size else None
@@ -95,8 +94,8 @@ class ParagonScheduler:
         """Place what is left of a reservation where the violation is least."""
         request, free = sizing.request, sizing.open_nodes()
         rate = request.rate[wanted.size, sizing.ledger.cluster.class_of]
-        nodes = _with_room(sizing, wanted.size, np.flatnonzero(free))
-        spare, margin = _differences(sizing, nodes, self.margin)
+        nodes = with_room(sizing, wanted.size, np.flatnonzero(free))
+        spare, margin = differences(sizing, nodes, self.margin)
         while len(sizing.replicas) < wanted.count and nodes.size:
             alive = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
             if not alive.any():  # both filters alone left nodes, and no node passed both
@@ -108,64 +107,13 @@ class ParagonScheduler:
             node = int(nodes[place])
             sizing.add(node, wanted.size)
             sizing.anti_affinity.close(node, free)
-            spare[:, [place]], margin[:, [place]] = _differences(sizing, nodes[[place]], self.margin)
+            spare[:, [place]], margin[:, [place]] = differences(sizing, nodes[[place]], self.margin)
             left = free[nodes]
-            left[place] &= _with_room(sizing, wanted.size, nodes[[place]]).size > 0
+            left[place] &= with_room(sizing, wanted.size, nodes[[place]]).size > 0
             nodes, spare, margin = nodes[left], spare[:, left], margin[:, left]
 
 
-@dataclass(frozen=True)
-class StatisticalScheduler:
-    """Best of a few random nodes for each replica of a reservation (Paragon section 3.8).
-
-    If the quality of a random node is uniform, the chosen one is among the best tenth of the nodes but for
-    one placement in `0.9 ** -candidates`, however large the cluster is. The source draws candidates by
-    hashing scores, so that a draw is repeatable; a seeded generator is that too, and uniform.
-
-    Attributes:
-        candidates: number of nodes that are examined for each replica, 1 or more.
-    """
-
-    rng: np.random.Generator
-    candidates: int = 64
-    name: str = "paragon-statistical"
-
-    def place(self, sizing: Sizing) -> None:
-        """Take the best of the candidates that have room; draw again, and at last look at all nodes."""
-        wanted, free = reservation(sizing.request), sizing.open_nodes()
-        while len(sizing.replicas) < wanted.count:
-            drawn = np.unique(self.rng.integers(len(free), size=self.candidates))
-            nodes = _with_room(sizing, wanted.size, drawn[free[drawn]])
-            if not nodes.size and not (nodes := nodes_with_room(sizing, wanted.size)).size:
-                return
-            best = int(nodes[np.argmax(colocation_quality(sizing, nodes))])
-            sizing.add(best, wanted.size)
-            sizing.anti_affinity.close(best, free)
-
-    def satisfied(self, sizing: Sizing) -> bool:
-        """Whether the whole reservation was placed."""
-        return len(sizing.replicas) >= reservation(sizing.request).count
-
-
-def colocation_quality(sizing: Sizing, nodes: Ints) -> Floats:
-    """Quality of a node for a workload: how tight the fit is, and how small a violation.
-
-    The formula that the source prints gives a perfect fit 0, and ranks large violations above small ones.
-    Here it is 1 less the mean distance of slack and caused pressure where nothing is violated, else below 0.
-
-    Args:
-        nodes: (m,) indices of nodes.
-
-    Returns:
-        (m,) quality, from -1 to 1, a share.
-    """
-    spare, margin = _differences(sizing, nodes)
-    violation = np.maximum(-spare, -margin).max(axis=0)
-    distance = (np.abs(spare) + np.abs(margin)).mean(axis=0) / 2
-    return np.asarray(np.where(violation > ROUNDING, -(violation + distance) / 2, 1.0 - distance))
-
-
-def _differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats, Floats]:
+def differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats, Floats]:
     """(s, m) what residents can bear beyond the newcomer, and the newcomer beyond what is there.
 
     Both are less by the share that is kept free.
@@ -196,7 +144,7 @@ def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
     return np.asarray(nodes[fine[nodes]])
 
 
-def _with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
+def with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:
     """Those of some nodes that have room for a replica."""
     request, ledger = sizing.request, sizing.ledger
     room = ledger.free_cores[nodes] >= request.all_cores[size] - ROUNDING

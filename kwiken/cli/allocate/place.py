@@ -47,23 +47,32 @@ if TYPE_CHECKING:
 # Copied from the package, so that a help text does not load NumPy.
 SCHEDULERS: Final = (
     "thrifty",
-    "quasar",
-    "paragon",
-    "paragon-margin",
-    "paragon-statistical",
     "sampled",
-    "interference-only",
-    "heterogeneity-only",
+    "paragon",
     "least-loaded",
     "reservation",
-    "hashed",
-    "exact",
 )
+# Schedulers of earlier releases, and what to use instead.
+REMOVED: Final = {
+    **dict.fromkeys(("quasar", "exact"), "thrifty"),
+    **dict.fromkeys(("paragon-margin", "interference-only", "heterogeneity-only", "hashed"), "paragon"),
+    "paragon-statistical": "sampled",
+}
 WAITING: Final = 3  # exit code: a target waits, or is far from met
 MAX_WAITING_TOLD: Final = 20  # workloads for which it is found what would make room
 MAX_NEIGHBOURS_SHOWN: Final = 12
 MAX_REPLICAS_SHOWN: Final = 60
 UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
+
+
+class SchedulerName(click.Choice[str]):
+    """Name of a scheduler; one of an earlier release is refused with the name of what to use."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, if there is such a scheduler."""
+        if value in REMOVED:
+            self.fail(f"{value!r} was removed; use {REMOVED[value]!r}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 @click.command()
@@ -84,7 +93,7 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
 @click.option(
     "--scheduler",
     "chosen",
-    type=click.Choice(SCHEDULERS),
+    type=SchedulerName(SCHEDULERS),
     default=SCHEDULERS[0],
     show_default=True,
     help="What chooses nodes and sizes; the last six are for comparison.",
@@ -341,8 +350,7 @@ def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> di
     from kwiken.allocator.schedulers.names import scheduler
 
     best_effort = {one.request.name for one in admissions if one.request.workload.best_effort}
-    # The exact scheduler moves nothing that runs, and takes seconds for each trial.
-    chosen = scheduler(SCHEDULERS[0] if name == "exact" else name, seed=seed)
+    chosen = scheduler(name, seed=seed)
     waiting = sorted(
         (one for one in admissions if one.queued and one.request.keeps_latency),
         key=lambda one: -one.request.workload.priority,
@@ -421,16 +429,12 @@ def _place(
 def _compare(
     requests: Sequence[PlacementRequest], cluster: Cluster, seed: int, running: Placement | None
 ) -> list[dict[str, Any]]:
-    """Outcome under every scheduler; the exact one is left out where it cannot be used."""
+    """Outcome under every scheduler."""
     from kwiken.allocator.placement.placement_document import total_cost
 
     rows = []
     for name in SCHEDULERS:
-        try:
-            _, _, placement = _place(requests, cluster, name, seed, running)
-        except InputError as error:
-            note(f"note: scheduler {name} was left out: {error}")
-            continue
+        _, _, placement = _place(requests, cluster, name, seed, running)
         promised = [one for one in placement.workloads if one.status != "best-effort"]
         rows.append(
             {

@@ -12,9 +12,9 @@ import numpy as np
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.allocator.placement.order import Scheduler
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.base.arrays import Floats
 from papers.worlds.crowded.knowledge import Insight
+from papers.worlds.schedulers.names import scheduler
 
 Use = Callable[[], Floats]  # (n,) observed use of each node, a share
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.allocator.placement.order import Scheduler
-from kwiken.allocator.schedulers.names import scheduler
 from papers.worlds.fleet.behaviour import ENTRIES, ENTRIES_AGAIN, Knowledge
 from papers.worlds.fleet.simulator.manager import DETECTION_S, Manager
 from papers.worlds.fleet.simulator.outcome import FleetOutcome
 from papers.worlds.fleet.simulator.simulation import FleetSimulation
 from papers.worlds.fleet.world import World
+from papers.worlds.schedulers.names import scheduler
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from kwiken.allocator.neighbours.intervals import allowed_slowdown, error_intervals, sources_to_measure
+from kwiken.allocator.contention.error_intervals import allowed_slowdown, error_intervals, sources_to_measure
 from kwiken.base.errors import InputError
 
 SOURCES = ("a", "b", "c", "d", "e", "f")

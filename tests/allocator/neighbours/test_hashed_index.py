@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.neighbours.hashed_index import (
+from kwiken.base.errors import InputError
+from papers.worlds.schedulers.hashed_index import (
     HashedIndex,
     HashFamily,
     collision_probability,
     tables_for,
 )
-from kwiken.base.errors import InputError
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,12 @@ from kwiken.allocator.placement.quality import (
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import by_cost, by_quality, offers_by_size
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.completion.tails import ErrorTails
 from kwiken.allocator.workloads.profile import Correction, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from papers.worlds.schedulers.names import scheduler
 from tests.support.allocation.filled_ledger import fill, occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested, workload
 

@@ -13,12 +13,12 @@ from kwiken.allocator.placement.headroom import SOURCE_CAUTION, Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.request import PlacementRequest, request_for
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.latency_limit import spare_within
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from kwiken.model.nodes.placement import PlacingStatus
+from papers.worlds.schedulers.names import scheduler
 from tests.support.runtime.clusters import cluster, profile
 
 RATES = {1.0: 100.0, 2.0: 190.0}

@@ -16,12 +16,12 @@ from kwiken.allocator.placement.placement_document import document, resume, tota
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import take, trim
-from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from kwiken.model.nodes.placement import Placement, PlacingStatus
+from papers.worlds.schedulers.names import SCHEDULERS, scheduler
 from tests.support.allocation.filled_ledger import occupy
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

@@ -15,12 +15,12 @@ from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.workload import Measure
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from kwiken.model.nodes.placement import Placement
+from papers.worlds.schedulers.names import scheduler
 from tests.support.allocation.stated_length import StatedLength
 from tests.support.runtime.clusters import cluster, profile, requested, workload
 

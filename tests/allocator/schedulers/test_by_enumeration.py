@@ -21,13 +21,13 @@ from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import by_quality, walk
 from kwiken.allocator.schedulers.default_scheduler import MIN_SHORTLIST
-from kwiken.allocator.schedulers.exact import solve
-from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
 from kwiken.allocator.schedulers.sampled import SampledScheduler
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster
 from kwiken.model.nodes.placement import PlacingStatus
+from papers.worlds.schedulers.exact import solve
+from papers.worlds.schedulers.names import SCHEDULERS, scheduler
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

@@ -12,10 +12,10 @@ from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.exact import solve
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
+from papers.worlds.schedulers.exact import solve
+from papers.worlds.schedulers.names import scheduler
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 

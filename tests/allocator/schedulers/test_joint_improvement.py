@@ -10,9 +10,7 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import Newcomer, admit_all
 from kwiken.allocator.placement.quality import contention_on
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.exact import solve
 from kwiken.allocator.schedulers.joint_improvement import improve, put
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.schedulers.priced_choice import (
     PRICE_RANGE,
     PRICES,
@@ -25,6 +23,8 @@ from kwiken.allocator.schedulers.priced_choice import (
 )
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
+from papers.worlds.schedulers.exact import solve
+from papers.worlds.schedulers.names import scheduler
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 

@@ -9,11 +9,11 @@ from hypothesis import given, settings, strategies as st
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import scheduler
-from kwiken.allocator.schedulers.nearest_server import NearestServerScheduler
 from kwiken.allocator.workloads.profile import Estimate
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
+from papers.worlds.schedulers.names import scheduler
+from papers.worlds.schedulers.nearest_server import NearestServerScheduler
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 
 SPEEDS = {"top": 1.0, "low": 0.6}

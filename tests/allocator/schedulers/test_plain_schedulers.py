@@ -11,12 +11,11 @@ from hypothesis import given, settings, strategies as st
 from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.schedulers.node_queue import first_places
-from kwiken.allocator.schedulers.paragon import MARGIN
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster
+from papers.worlds.schedulers.names import MARGIN, scheduler
 from tests.support.models import plain_schedulers as plain
 from tests.support.runtime.clusters import cluster, known, profile, requested
 

@@ -15,16 +15,13 @@ from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
 from kwiken.allocator.schedulers.baselines import reservation
-from kwiken.allocator.schedulers.exact import solve
-from kwiken.allocator.schedulers.names import SCHEDULERS, scheduler
-from kwiken.allocator.schedulers.paragon import (
-    StatisticalScheduler,
-    colocation_quality,
-)
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
 from kwiken.model.nodes.nodes import Cluster
+from papers.worlds.schedulers.exact import solve
+from papers.worlds.schedulers.names import SCHEDULERS, scheduler
+from papers.worlds.schedulers.statistical import StatisticalScheduler, colocation_quality
 from tests.support.allocation.filled_ledger import fill, on_source
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested
 

@@ -84,7 +84,8 @@ def test_json_explains_and_compares(profiles: str) -> None:
     rates = [one["rate"] for one in told["explanation"]["factors"] if one["workload"] == "look-up"]
     assert sum(rates) == pytest.approx(told["placement"]["workloads"][0]["expected"])
     costs = {row["scheduler"]: row["cost_per_hour"] for row in told["schedulers"] if row["met"] == 1}
-    assert costs["exact"] <= costs["thrifty"] * (1 + 1e-6) <= costs["quasar"] * (1 + 1e-6)
+    assert set(costs) < set(place.SCHEDULERS)
+    assert costs["thrifty"] == min(costs.values())
     shown = run(*arguments[:-1])
     assert "factors of each replica" in shown.stdout
     assert "every scheduler" in shown.stdout
@@ -92,9 +93,14 @@ def test_json_explains_and_compares(profiles: str) -> None:
 
 def test_every_scheduler_can_be_chosen(profiles: str) -> None:
     assert sorted(place.SCHEDULERS) == sorted(SCHEDULERS)
-    result = run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "paragon-margin", "--json")
+    result = run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "paragon", "--json")
     assert result.exit_code in {0, 3}, result.stderr
-    assert json.loads(result.stdout)["placement"]["scheduler"] == "paragon-margin"
+    assert json.loads(result.stdout)["placement"]["scheduler"] == "paragon"
+
+    refused(
+        run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "quasar"),
+        "'quasar' was removed; use 'thrifty'",
+    )
 
 
 @pytest.mark.parametrize("chosen", place.SCHEDULERS)
@@ -105,7 +111,7 @@ def test_a_target_that_is_missed_by_far_is_told_under_every_scheduler(chosen: st
     far = look_up["status"] == "short" and look_up["expected"] < MIN_SHARE_ACCEPTED * look_up["required"]
     assert ("look-up misses its target" in result.stderr) == far
     assert result.exit_code == told.exit_code == (3 if far or look_up["status"] == "queued" else 0)
-    if chosen in {"thrifty", "quasar", "exact"}:
+    if chosen == "thrifty":
         assert look_up["status"] == "met"
     if chosen == "least-loaded":
         assert far

@@ -12,7 +12,6 @@ import pytest
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.schedulers.baselines import reservation
-from kwiken.allocator.schedulers.names import scheduler
 from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
@@ -37,6 +36,7 @@ from papers.worlds.fleet.simulator.scenario import (
 from papers.worlds.fleet.simulator.simulation import FleetSimulation
 from papers.worlds.fleet.targets import targets
 from papers.worlds.fleet.world import World
+from papers.worlds.schedulers.names import scheduler
 
 FAST, SLOW = "fast", "slow"
 

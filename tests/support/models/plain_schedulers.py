@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 
-from kwiken.allocator.neighbours.hashed_index import HashedIndex, HashFamily
 from kwiken.allocator.placement.node_ledger import ROUNDING
 from kwiken.allocator.placement.quality import contention_loss, contention_on
 from kwiken.allocator.placement.sizing import Sizing
@@ -15,12 +14,13 @@ from kwiken.allocator.placement.walks import by_cost, by_quality, walk
 from kwiken.allocator.sampling.agent import qualities, sampled_kind
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.joint_improvement import put
-from kwiken.allocator.schedulers.nearest_server import RADIUS, STEP
 from kwiken.allocator.schedulers.paragon import _tolerable
 from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
+from papers.worlds.schedulers.hashed_index import HashedIndex, HashFamily
+from papers.worlds.schedulers.nearest_server import RADIUS, STEP
 from tests.support.allocation.plain_choices import priced_choices
 
 

@@ -36,10 +36,7 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
         "export/provisions",
         "cli/allocate/provision.py",
     ),
-    "LSH": (
-        "allocator/neighbours",
-        "allocator/schedulers/nearest_server.py",
-    ),
+    "LSH": ("allocator/contention/error_intervals.py",),
     "colocation": ("allocator/packing", "cli/packing"),
     "MRCute": (
         "batch/jobs",

@@ -46,9 +46,8 @@ WINGS: dict[str, tuple[str, ...]] = {
     "allocator": (
         "kwiken.allocator.workloads.completion",
         "kwiken.allocator.workloads",
-        "kwiken.allocator.contention",
         "kwiken.allocator.placement",
-        "kwiken.allocator.neighbours",
+        "kwiken.allocator.contention",
         "kwiken.allocator.sampling",
         "kwiken.allocator.waiting",
         "kwiken.allocator.waiting.scores",
@@ -215,6 +214,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "papers.figures",
         "papers.plots",
         "papers.worlds.quality",
+        "papers.worlds.schedulers",
         "papers.worlds.populations",
         "papers.worlds.cloud",
         "papers.worlds.fleet.simulator",

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from kwiken.allocator.contention.error_intervals import SourcePlan
     from kwiken.allocator.contention.machine_probe import MachineProbe
     from kwiken.allocator.contention.measured_stage import StageProbe
     from kwiken.allocator.contention.stage_plan import ProbePlan
-    from kwiken.allocator.neighbours.intervals import SourcePlan
     from kwiken.allocator.packing.needs.sensitivity import SensitivityCurve
     from kwiken.allocator.workloads.measurements import Measurements
     from kwiken.model.profile.profile import Profile
@@ -74,7 +74,7 @@ def chosen_sources(
     Raises:
         InputError: names the stage that the profile does not have, or a target that is missed already.
     """
-    from kwiken.allocator.neighbours.intervals import sources_to_measure
+    from kwiken.allocator.contention.error_intervals import sources_to_measure
 
     if not known.tolerated.labels:
         raise InputError("the history has no scores of contention", where="--sources")
@@ -92,7 +92,7 @@ def chosen_sources(
 
 
 def _slowdown(profile: Profile, stage: str, where: str, target_p99: str | None) -> float:
-    from kwiken.allocator.neighbours.intervals import allowed_slowdown
+    from kwiken.allocator.contention.error_intervals import allowed_slowdown
     from kwiken.tail.simulation.trace_driven import simulate
 
     names = [each.name for each in profile.stages]

@@ -20,14 +20,13 @@ EQUIVALENTS: Final = Path(__file__).with_name("equivalents.toml")
 CODE: Final = ("kwiken", "papers/paragon", "papers/worlds/fleet")
 # Tests of a room that stand in no folder of the room's name: of what calls it, or of its verbs.
 MORE_TESTS: Final = {
-    "allocator/contention": ("tests/cli/allocate",),
     "allocator/distance": ("tests/cli/traffic",),
     "allocator/packing": ("tests/cli/packing",),
     "allocator/placement": ("tests/allocator/schedulers",),
     "allocator/provisioning": ("tests/cli/allocate",),
     "allocator/schedulers": ("tests/allocator/placement",),
     "allocator/waiting": ("tests/cli/queue",),
-    "allocator/workloads": ("tests/allocator/neighbours",),
+    "allocator/contention": ("tests/cli/allocate", "tests/allocator/neighbours"),
     "batch/jobs": ("tests/cli/batch",),
     "batch/racks": ("tests/cli/batch",),
     "storage/consolidation": ("tests/cli/storage",),

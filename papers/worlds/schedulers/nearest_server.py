@@ -12,13 +12,13 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.neighbours.hashed_index import HashFamily
 from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.node_queue import nodes_with_room
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Bools, Floats, Ints
+from papers.worlds.schedulers.hashed_index import HashFamily
 
 STEP: Final = 0.1  # by which the searched point moves up on every coordinate
 RADIUS: Final = 1.2  # of the search for servers, over all coordinates

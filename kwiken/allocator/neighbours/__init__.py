@@ -1,1 +1,0 @@
-"""Neighbours of a workload: a hashed index, prediction from neighbours as published, and error intervals."""

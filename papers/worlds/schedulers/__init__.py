@@ -1,0 +1,1 @@
+"""Schedulers of publications and baselines, which the worlds compare."""
