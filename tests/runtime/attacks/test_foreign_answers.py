@@ -18,7 +18,8 @@ from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.errors import HandlerError, LostError
 from kwiken.runtime.wire.foreign import grpc_calls
-from kwiken.runtime.wire.foreign.http_connection import FREE_CHUNKS, MAX_INTERIM
+from kwiken.runtime.wire.foreign.http_bodies import FREE_CHUNKS
+from kwiken.runtime.wire.foreign.http_connection import MAX_INTERIM
 from kwiken.runtime.wire.foreign.transport import ForeignTransport
 from kwiken.runtime.wire.transport.base import Replica
 from kwiken.runtime.wire.transport.local import LocalTransport
@@ -201,12 +202,18 @@ OK = b"HTTP/1.1 200 OK\r\n"
     [
         (OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunks(1, 2 * FREE_CHUNKS), LostError, "small chunks"),
         (b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100_000, LostError, f"more than {MAX_INTERIM} interim"),
+        (
+            OK + b"Transfer-Encoding: chunked\r\n\r\n" + (b"1;" + b"e" * 4000 + b"\r\n1\r\n") * 100,
+            LostError,
+            "too long extensions",
+        ),
         (OK + b"\r\n[" + b"[]," * 600_000 + b"0]", HandlerError, "lists and objects"),
+        (OK + b"\r\n[" + b"1e308," * 9_000 + b"0]", HandlerError, "numbers beyond"),
         (OK + b"Content-Length: 5\r\n\r\n" + b"[" * 100, LostError, "JSON|truncated|malformed"),
         (OK + b"Content-Length: 500\r\n\r\n1", LostError, "closed"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", HandlerError, "302"),
     ],
-    ids=["chunks", "interim", "containers", "length too short", "length too long", "redirect"],
+    ids=["chunks", "interim", "extensions", "containers", "numbers", "length too short", "length too long", "redirect"],
 )  # fmt: skip
 async def test_an_answer_over_http_that_only_takes_time_is_refused(
     text: bytes, kind: type[Exception], message: str

@@ -28,13 +28,13 @@ from kwiken.otel.metrics.several import families_from_bytes
 from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.steering import read_note, read_setting
 from kwiken.runtime.gateway.steering.gateways import Figures
-from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import HttpConnection, UnreadReplyError
 from kwiken.runtime.wire.grpc.messages import payload_of
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
-from kwiken.runtime.wire.transport.http_pool import BrokenReplyError, Connection, UnreadReplyError
 from kwiken.runtime.wire.transport.wire import Codec, parse_traceparent
 from kwiken.tail.autopilot.record import AutopilotRecord
-from tests.runtime.wire.transport.test_http_connection import Wire
+from tests.runtime.wire.foreign.test_http_connection import Wire
 from tests.support.services.http import service
 
 CORPUS: Final = Path(__file__).parent / "corpus"
@@ -78,9 +78,9 @@ def _head(data: bytes) -> None:
         read_length(split[1])
 
 
-def _answer(kind: type[Connection]) -> Callable[[bytes], None]:
-    async def fed(data: bytes) -> None:
-        connection = kind(asyncio.get_running_loop(), MAX_INPUT)
+def _answer(data: bytes) -> None:
+    async def fed() -> None:
+        connection = HttpConnection(asyncio.get_running_loop(), MAX_INPUT)
         wire = Wire()
         connection.connection_made(wire)
         exchange = asyncio.create_task(connection.exchange(b"ask"))
@@ -91,7 +91,7 @@ def _answer(kind: type[Connection]) -> Callable[[bytes], None]:
         connection.connection_lost(None)
         await exchange
 
-    return lambda data: asyncio.run(fed(data))
+    asyncio.run(fed())
 
 
 def _grpc(data: bytes) -> None:
@@ -134,9 +134,8 @@ def _service(data: bytes) -> None:
 
 
 DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
-    "answer": _answer(Connection),
     "families": families_from_bytes,
-    "foreign": _answer(ForeignConnection),
+    "foreign": _answer,
     "grpc": _grpc,
     "inputs": _inputs,
     "jaeger": _traces,

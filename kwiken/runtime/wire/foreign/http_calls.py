@@ -15,21 +15,17 @@ from kwiken.model.service.remote import HttpCall, input_names, templates_of
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import HttpReply, NoConnectionError, UnreadReplyError
+from kwiken.runtime.wire.foreign.http_pool import Pool
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.call_bodies import check_sent_size
-from kwiken.runtime.wire.transport.http_pool import (
-    BrokenReplyError,
-    HttpReply,
-    NoConnectionError,
-    Pool,
-    UnreadReplyError,
-)
+from kwiken.runtime.wire.transport.json_work import excess_work
 
 MAX_TARGET: Final = 8000  # bytes of path and query: what servers take at least (RFC 9110, section 4.1)
 MAX_MESSAGE: Final = 300  # characters of an error's answer that are quoted
-MAX_CONTAINERS: Final = 500_000  # lists and objects of an answer: making them all takes 0.2 s of the loop
 SUCCESS: Final = range(200, 300)
 REDIRECTS: Final = range(300, 400)
 MAX_PAUSE_DIGITS: Final = 9  # of a Retry-After header
@@ -167,13 +163,9 @@ class HttpCaller:
         coding = reply.headers.get("content-encoding", "identity")
         if coding != "identity":
             raise UnfitError(f"{self._at(replica)}: its answer is compressed ({printable(coding[:40])})")
-        if len(reply.body) > MAX_CONTAINERS:
-            count = reply.body.count(b"[") + reply.body.count(b"{")
-            if count > MAX_CONTAINERS:
-                message = (
-                    f"replica {replica.id}: it has {count} lists and objects; {MAX_CONTAINERS} is the most"
-                )
-                raise HandlerError(self._stage.name, "ReplyTooLarge", message)
+        excess = excess_work(reply.body)
+        if excess is not None:
+            raise HandlerError(self._stage.name, "ReplyTooLarge", f"replica {replica.id}: {excess}")
         try:
             return self._decoder.decode(reply.body or b"null")
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

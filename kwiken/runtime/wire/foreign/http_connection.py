@@ -10,142 +10,71 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from kwiken.runtime.wire.transport.http_head import read_length
-from kwiken.runtime.wire.transport.http_pool import (
+from kwiken.runtime.base.errors import OverloadError
+from kwiken.runtime.wire.foreign.http_bodies import (
+    Body,
     BrokenReplyError,
-    Connection,
-    HttpReply,
-    Moments,
-    UnreadReplyError,
+    ChunkedBody,
+    SizedBody,
+    UnsizedBody,
 )
+from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
+from kwiken.runtime.wire.transport.peer_reader import PeerReader
 
+BEGINNING: Final = b"HTTP/1."
 FINAL: Final = 200  # lowest status of a response that is not interim
 SWITCHING: Final = 101
 WITHOUT_BODY: Final = frozenset({204, 205, 304})
-MAX_CHUNK_LINE: Final = 4096  # bytes of a chunk's length with its extensions, or of a trailer
-MAX_TRAILERS: Final = 100
+BYTES_PER_LINE: Final = 16  # bytes of a head that take as long to parse as a line before a chunk
 MAX_INTERIM: Final = 20  # interim responses before a response; servers send one or two
-# Chunks of one body: this many, and one more for so many bytes. Each takes some microseconds of the loop.
-FREE_CHUNKS: Final = 4096
-BYTES_OF_CHUNK: Final = 32
-_SIZE = re.compile(rb"(?P<size>[0-9A-Fa-f]{1,8})[ \t]*(?:;[^\r\n]*)?\Z")
+
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: .*)?\Z")
 
 
-class Body(Protocol):
-    """Body of a response as it arrives.
+class NoConnectionError(Exception):
+    """No connection could be opened; nothing was sent."""
+
+
+class UnreadReplyError(Exception):
+    """The body of a response was not read: it is too long, or its length is missing.
 
     Attributes:
-        data: the bytes so far.
-        surplus: whether more bytes came than belong to it.
+        headers: headers of the response, names in lower case.
+        too_long: whether the response states a length that is above the limit.
     """
 
-    complete: bool
-    data: bytearray
-    surplus: bool
-
-    def feed(self, data: bytes | bytearray) -> None:
-        """Read on; raises BrokenReplyError for data that cannot belong to the body."""
-
-
-class SizedBody:
-    """Body of a stated length, in bytes; see `Body`."""
-
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self.data = bytearray()
-        self.complete = length == 0
-        self.surplus = False
-
-    def feed(self, data: bytes | bytearray) -> None:
-        """Read on."""
-        left = self._length - len(self.data)
-        self.surplus = len(data) > left
-        self.data += data[:left] if self.surplus else data
-        self.complete = len(self.data) == self._length
+    def __init__(self, message: str, *, status: int, headers: dict[str, str], too_long: bool) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers
+        self.too_long = too_long
 
 
-class UnsizedBody:
-    """Body that ends with its connection; see `Body`."""
+class Moments(Protocol):
+    """Moments of an exchange, seconds, 0 until they come; and the budget that its answer is charged to."""
 
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.complete = False
-        self.surplus = False
+    sent: float
+    first_byte: float
 
-    def feed(self, data: bytes | bytearray) -> None:
-        """Read on."""
-        self.data += data
+    def hold(self, count: int) -> None:
+        """Charge bytes of the answer; raises OverloadError if there is no room for them."""
 
 
-class ChunkedBody:
-    """Body in chunks, each with its length (RFC 9112, section 7.1); see `Body`."""
+class HttpReply(NamedTuple):
+    """Response of an HTTP server.
 
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.complete = False
-        self.surplus = False
-        self._unread = bytearray()
-        self._left = 0  # bytes of the current chunk and of the line break behind it
-        self._in_trailers = False
-        self._trailers = 0
-        self._chunks = 0
+    Attributes:
+        headers: header values by name in lower case; of a repeated header the last.
+    """
 
-    def feed(self, data: bytes | bytearray) -> None:
-        """Read on."""
-        unread = self._unread
-        unread += data
-        while unread and not self.complete:
-            if not (self._read_chunk() if self._left else self._read_line()):
-                return
-        self.surplus = self.complete and bool(unread)
-
-    def _read_chunk(self) -> bool:
-        """Read bytes of the current chunk; returns whether to go on."""
-        unread = self._unread
-        if self._left > 2:  # noqa: PLR2004 - the line break behind the chunk
-            taken = min(len(unread), self._left - 2)
-            self.data += unread[:taken]
-            del unread[:taken]
-            self._left -= taken
-            return True
-        if len(unread) < 2:  # noqa: PLR2004
-            return False
-        if unread[:2] != b"\r\n":
-            raise BrokenReplyError("a chunk is longer than it says")
-        del unread[:2]
-        self._left = 0
-        return True
-
-    def _read_line(self) -> bool:
-        """Read the length of the next chunk, or a trailer; returns whether to go on."""
-        end = self._unread.find(b"\r\n")
-        if end > MAX_CHUNK_LINE or (end < 0 and len(self._unread) > MAX_CHUNK_LINE + 1):  # CR may have come
-            raise BrokenReplyError("the line before a chunk is too long")
-        if end < 0:
-            return False
-        line = bytes(self._unread[:end])
-        del self._unread[: end + 2]
-        if self._in_trailers:
-            self._trailers += 1
-            if self._trailers > MAX_TRAILERS:
-                raise BrokenReplyError(f"more than {MAX_TRAILERS} trailers")
-            self.complete = not line
-            return True
-        match = _SIZE.match(line)
-        if match is None:
-            raise BrokenReplyError(f"not the length of a chunk: {line[:40]!r}")
-        self._chunks += 1
-        if self._chunks > FREE_CHUNKS + len(self.data) // BYTES_OF_CHUNK:
-            raise BrokenReplyError(f"too many small chunks: {self._chunks} for {len(self.data)} bytes")
-        size = int(match["size"], 16)
-        self._left = size + 2 if size else 0
-        self._in_trailers = not size
-        return True
+    status: int
+    headers: dict[str, str]
+    body: bytes
 
 
-class ForeignConnection(Connection):
+class HttpConnection(PeerReader):
     """Connection to one foreign server; one exchange at a time.
 
     Args:
@@ -156,61 +85,160 @@ class ForeignConnection(Connection):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, max_body: int, now: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(loop, max_body, now)
+        super().__init__(loop)
+        self._max_body = max_body
+        self._now = now
+        self._moments: Moments | None = None
+        self._waiter: asyncio.Future[HttpReply] | None = None
+        self._buffer = bytearray()  # a head that has not come whole
+        self._head: tuple[int, dict[str, str]] | None = None
         self._body: Body | None = None
         self._to_head = False
         self._interim = 0
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether another request can be sent on the connection."""
+        return self._transport is not None and not self._transport.is_closing()
 
     async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
-        """Send a request and wait for its response; see `Connection`."""
+        """Send a request and wait for its response; cancelling this closes the connection.
+
+        Args:
+            moments: where to note the moments of the exchange; None for nowhere.
+
+        Raises:
+            NoConnectionError: the connection was closed before; nothing was sent.
+            BrokenReplyError: no complete response arrived.
+            UnreadReplyError: a response arrived whose body is not read.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise NoConnectionError("the connection was closed before anything was sent")
+        waiter: asyncio.Future[HttpReply] = self._loop.create_future()
+        self._waiter = waiter
+        self._moments = moments
         self._to_head = request.startswith(b"HEAD ")
         self._interim = 0
-        return await super().exchange(request, moments)
+        self._transport.write(request)
+        if moments is not None:
+            moments.sent = self._now()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            self.cut()
+            raise
+        finally:
+            self._waiter = self._moments = None
+            del waiter  # the future holds its error, whose traceback holds this frame
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
-        if exc is None and isinstance(self._body, UnsizedBody):
-            self._transport = None
-            self._finish(bytes(self._body.data))
-            self._body = None
-        super().connection_lost(exc)
+    def ended(self, error: Exception | None) -> None:
+        """The connection was lost, which ends a body without a length."""
+        if error is None and isinstance(self._body, UnsizedBody):
+            self._end(self._body)
+        self._fail(
+            BrokenReplyError(f"the connection was closed: {error}" if error else "the connection was closed")
+        )
 
-    def _read(self, data: bytes | bytearray) -> None:
-        """Parse on; `data` is all data that was received and not consumed yet."""
+    def parse(self, data: bytes, most: int) -> int:
+        """Parse the response that is waited for."""
+        if self._waiter is None or self._waiter.done():
+            if data:  # unexpected: no request is waiting for it
+                self.cut()
+            return 0
+        if self._moments is not None and not self._moments.first_byte:
+            self._moments.first_byte = self._now()
+        try:
+            return self._read(data, most)
+        except BadHeadError as error:
+            self._fail(BrokenReplyError(str(error)))
+            self.cut()
+        except (BrokenReplyError, UnreadReplyError, OverloadError) as error:
+            self._fail(error)
+            self.cut()
+        return most  # as much as may have been parsed before the error
+
+    def _read(self, data: bytes | bytearray, most: int) -> int:
+        """Parse on; returns the number of lines that were parsed, of heads about."""
+        work = 0
         while self._body is None:
+            if work >= most:
+                self._buffer, self.has_more = bytearray(data), True
+                return work
+            if self._buffer:
+                self._buffer += data
+                data = self._buffer
             head = self._read_head(data)
             if head is None:
-                self._keep(data)
-                return
+                self._buffer = bytearray(data)
+                return work
             status, headers, start = head
+            work += start // BYTES_PER_LINE
             data = data[start:]
             self._buffer = bytearray()
-            if status == SWITCHING:
-                raise BrokenReplyError("the server switched to another protocol")
-            if status >= FINAL:
-                self._head = status, headers
-                self._body = self._body_of(status, headers)
-                break
-            self._interim += 1
-            if self._interim > MAX_INTERIM:
-                raise BrokenReplyError(f"more than {MAX_INTERIM} interim responses")
-            if not data:
-                return
-        body = self._body
-        if data:
-            before = len(body.data)
-            body.feed(data)
-            self._hold(len(body.data) - before)
+            self._take_head(status, headers)
+        return work + self._read_body(self._body, data, most)
+
+    def _take_head(self, status: int, headers: dict[str, str]) -> None:
+        """Begin the body of a response, unless it is an interim one."""
+        if status == SWITCHING:
+            raise BrokenReplyError("the server switched to another protocol")
+        if status >= FINAL:
+            self._head = status, headers
+            self._body = self._body_of(status, headers)
+            return
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise BrokenReplyError(f"more than {MAX_INTERIM} interim responses")
+
+    def _read_body(self, body: Body, data: bytes | bytearray, most: int) -> int:
+        """Parse on in the body; returns the number of lines that were parsed."""
+        before = len(body.data)
+        lines = body.feed(data, most)
+        self._hold(len(body.data) - before)
         if len(body.data) > self._max_body:
             raise self._too_long(len(body.data))
         if body.complete:
             self._end(body)
+        else:
+            self.has_more = lines >= most
+        return lines
+
+    def _read_head(self, data: bytes | bytearray) -> tuple[int, dict[str, str], int] | None:
+        """Parse the head of a response: status, headers and offset of the body; None if it is incomplete."""
+        split = split_head(data)
+        if split is None:
+            # Reject at once, without waiting for more.
+            if not BEGINNING.startswith(data[: len(BEGINNING)]):
+                raise BrokenReplyError(f"not an HTTP response: {bytes(data[:80])!r}")
+            return None
+        first, headers, start = split
+        match = _STATUS.match(first)
+        if match is None:
+            raise BrokenReplyError(f"not an HTTP response: {first[:80]!r}")
+        if match[1] == "0":
+            headers["connection"] = "close"
+        return int(match[2]), headers, start
 
     def _end(self, body: Body) -> None:
-        self._body = None
-        self._finish(bytes(body.data))
-        if body.surplus:
+        """Hand the whole response to the waiting exchange."""
+        assert self._head is not None
+        (status, headers), self._head, self._body = self._head, None, None
+        if self._transport is not None and headers.get("connection", "").lower() == "close":
+            self._transport.close()
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(HttpReply(status, headers, bytes(body.data)))
+        if body.surplus or self._late:
             self.cut()
+
+    def _hold(self, count: int) -> None:
+        """Charge bytes of the answer to its request."""
+        if self._moments is not None:
+            self._moments.hold(count)
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
 
     def _body_of(self, status: int, headers: dict[str, str]) -> Body:
         """Body that the head of a response announces (RFC 9112, section 6.3).

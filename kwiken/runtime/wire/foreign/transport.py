@@ -18,10 +18,9 @@ from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.foreign.http_calls import HttpCaller
-from kwiken.runtime.wire.foreign.http_connection import ForeignConnection
+from kwiken.runtime.wire.foreign.http_pool import Pool
 from kwiken.runtime.wire.tls.outside import OutsideTls
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply, Transport
-from kwiken.runtime.wire.transport.http_pool import Pool
 from kwiken.runtime.wire.transport.wire import MAX_BODY
 
 LOG = logging.getLogger("kwiken.foreign")
@@ -112,9 +111,7 @@ class ForeignTransport:
         await self._opened.aclose()
 
     def _pool(self, tls: OutsideTls | None) -> Pool:
-        return Pool(
-            max_body=self._max_body, idle_s=IDLE_S, connection=ForeignConnection, now=self._now, tls=tls
-        )
+        return Pool(max_body=self._max_body, idle_s=IDLE_S, now=self._now, tls=tls)
 
     def _caller(self, stage: Stage, pool: Pool, tls: OutsideTls | None) -> Caller:
         if isinstance(stage.remote_call, HttpCall):

@@ -103,13 +103,14 @@ class FrameClientLink(FrameLink[ClientEnd]):
         finally:
             del waiter  # the future holds its error, whose traceback holds this frame
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
-        super().data_received(data)
+    def parse(self, data: bytes, most: int) -> int:
+        """Parse frames, and hand them on."""
+        parsed = super().parse(data, most)
         if not self._is_ready and self.end.ready:
             self._is_ready = True
             if not self.ready.done():
                 self.ready.set_result("")
+        return parsed
 
     def received(self, frames: list[Any]) -> None:
         """Take frames in, in the order in which they came."""

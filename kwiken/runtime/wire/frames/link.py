@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar
 
 from kwiken.runtime.wire.frames.messages import FrameError
 from kwiken.runtime.wire.frames.protocol import FrameEnd
+from kwiken.runtime.wire.transport.peer_reader import PeerReader
 
+ITEMS_PER_CALL: Final = 10  # items that take about as long as a call or an answer takes in all
 E = TypeVar("E", bound=FrameEnd)
 
 
-class FrameLink(asyncio.Protocol, Generic[E]):
+class FrameLink(PeerReader, Generic[E]):
     """One connection: hands bytes to its end of the protocol, and sends what that has to send.
 
     Args:
@@ -23,9 +25,8 @@ class FrameLink(asyncio.Protocol, Generic[E]):
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, end: E) -> None:
+        super().__init__(loop)
         self.end = end
-        self._loop = loop
-        self._transport: asyncio.Transport | None = None
         self._flushing = False
         self.heard_at = loop.time()
         self.paused_at: float | None = None
@@ -35,33 +36,30 @@ class FrameLink(asyncio.Protocol, Generic[E]):
         """Whether bytes can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    def cut(self) -> None:
-        """Close immediately and discard what was not sent yet."""
-        if self._transport is not None:
-            self._transport.abort()
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        self._transport = cast("asyncio.Transport", transport)
+        super().connection_made(transport)
         self.changed()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
-        self._transport = None
-        self.lost("the connection was closed" if exc is None else f"the connection was closed: {exc}")
+    def ended(self, error: Exception | None) -> None:
+        """The connection was lost."""
+        self.lost("the connection was closed" if error is None else f"the connection was closed: {error}")
 
-    def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+    def parse(self, data: bytes, most: int) -> int:
+        """Parse frames, and hand them on."""
         self.heard_at = self._loop.time()
+        end = self.end
         try:
-            frames = self.end.receive(data)
+            frames = end.receive(data, most // ITEMS_PER_CALL)
         except FrameError as error:
             self.broken(str(error))
-            return
+            return most  # as much as may have been parsed before the error
         if frames:
             self.received(frames)
-        if not self._flushing and self.end.has_more:
+        if not self._flushing and end.has_more:
             self.changed()
+        self.has_more = end.stopped
+        return end.parsed + ITEMS_PER_CALL * len(frames)
 
     def pause_writing(self) -> None:
         """Called by the loop: the peer takes less than there is to send."""
@@ -91,6 +89,7 @@ class FrameLink(asyncio.Protocol, Generic[E]):
 
     def broken(self, reason: str) -> None:
         """The peer broke the protocol: end the connection, with what there is to say."""
+        self._late = None
         transport = self._transport
         if transport is not None and not transport.is_closing():
             transport.write(self.end.take())

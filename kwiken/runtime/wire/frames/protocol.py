@@ -126,7 +126,12 @@ class Receiving(msgspec.Struct):
 
 
 class FrameEnd:
-    """What both ends of a connection have in common: frames in and out, long items, and credit."""
+    """What both ends of a connection have in common: frames in and out, long items, and credit.
+
+    Attributes:
+        parsed: number of frames that the last `receive` parsed.
+        stopped: whether it stopped at its limit; then frames may wait that have come whole.
+    """
 
     def __init__(self, decoder: msgspec.msgpack.Decoder[Any], max_body: int) -> None:
         self._decoder = decoder
@@ -140,6 +145,8 @@ class FrameEnd:
         self._receiving: dict[int, Receiving] = {}
         self._last_id = 0
         self._spare = MAX_IGNORED
+        self.parsed = 0
+        self.stopped = False
 
     @property
     def ready(self) -> bool:
@@ -172,13 +179,17 @@ class FrameEnd:
         out, self._out = self._out, bytearray()
         return out
 
-    def receive(self, data: bytes) -> list[Any]:
+    def receive(self, data: bytes, most: int = MAX_CALLS) -> list[Any]:
         """Read bytes of the peer; returns the frames that concern the owner, with whole items.
+
+        Args:
+            most: number of frames to parse; further ones wait for the next time.
 
         Raises:
             FrameError: the peer broke the protocol.
         """
         unread = self._unread
+        self.parsed, self.stopped = 0, False
         if unread:
             unread += data
             if len(unread) < self._needed:
@@ -188,7 +199,8 @@ class FrameEnd:
         size = len(data)
         found: list[Any] = []
         needed = PREFIX
-        while start >= 0 and size - start >= PREFIX:
+        parsed = 0
+        while parsed < most and start >= 0 and size - start >= PREFIX:
             begin = start + PREFIX
             end = begin + int.from_bytes(data[start:begin], "big")
             if end - begin > MAX_FRAME:
@@ -204,6 +216,8 @@ class FrameEnd:
             if event is not None:
                 found.append(event)
             start = end
+            parsed += 1
+        self.parsed, self.stopped = parsed, parsed >= most
         if start < 0:  # the first line has not come whole
             self._unread, self._needed = bytearray(data), len(data) + 1
         elif start < size:

@@ -70,14 +70,12 @@ class FrameServerLink(FrameLink[ServerEnd]):
     def pause_writing(self) -> None:
         """Called by the loop: a gateway that reads no answers gets to send no calls."""
         super().pause_writing()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self.read_on(wanted=False)
 
     def resume_writing(self) -> None:
         """Called by the loop."""
         super().resume_writing()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self.read_on(wanted=True)
 
     def received(self, frames: list[Any]) -> None:
         """Take frames in, in the order in which they came."""

@@ -14,6 +14,7 @@ import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.model.service.service import Service
+from kwiken.runtime.wire.transport.json_work import excess_work
 
 HTTP: Final = "http"
 GRPC: Final = "grpc"
@@ -291,8 +292,11 @@ class RequestReader:
         """Decode a request.
 
         Raises:
-            InputError: names the field with a wrong type, or the offset of the syntax error.
+            InputError: names the field with a wrong type, or the offset of the syntax error; or
+                says that the text takes too long to decode.
         """
+        if (excess := excess_work(body)) is not None:
+            raise InputError(excess, where="request")
         try:
             return self._decoder.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

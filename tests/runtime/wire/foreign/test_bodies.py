@@ -8,9 +8,14 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.foreign.http_connection import MAX_CHUNK_LINE, MAX_TRAILERS, ChunkedBody
-from kwiken.runtime.wire.transport.http_pool import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_bodies import (
+    MAX_CHUNK_LINE,
+    MAX_TRAILERS,
+    BrokenReplyError,
+    ChunkedBody,
+)
 
+ALL = 1 << 30  # lines
 PARTS = st.lists(st.binary(min_size=1, max_size=40), max_size=6)
 
 
@@ -28,7 +33,7 @@ def test_a_body_is_the_same_wherever_it_is_cut(
     body = ChunkedBody()
     for start, end in itertools.pairwise(places):
         assert not body.complete
-        body.feed(text[start:end])
+        body.feed(text[start:end], ALL)
     assert body.complete
     assert bytes(body.data) == b"".join(parts)
 
@@ -37,7 +42,7 @@ def test_a_body_is_the_same_wherever_it_is_cut(
 def test_noise_is_refused_or_waits_for_more(noise: bytes) -> None:
     body = ChunkedBody()
     with contextlib.suppress(BrokenReplyError):
-        body.feed(noise)
+        body.feed(noise, ALL)
     assert len(body.data) <= len(noise)
 
 
@@ -55,4 +60,4 @@ def test_noise_is_refused_or_waits_for_more(noise: bytes) -> None:
 )
 def test_lines_and_trailers_are_bounded(text: bytes) -> None:
     with pytest.raises(BrokenReplyError):
-        ChunkedBody().feed(text)
+        ChunkedBody().feed(text, ALL)

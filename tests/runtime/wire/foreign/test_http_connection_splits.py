@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.foreign.http_connection import MAX_CHUNK_LINE, ForeignConnection
+from kwiken.runtime.wire.foreign.http_bodies import MAX_CHUNK_LINE, BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import HttpConnection, UnreadReplyError
 from kwiken.runtime.wire.transport.http_head import MAX_HEAD
-from kwiken.runtime.wire.transport.http_pool import BrokenReplyError, UnreadReplyError
-from tests.runtime.wire.transport.test_http_connection import Wire
+from tests.runtime.wire.foreign.test_http_connection import Wire
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -33,7 +33,7 @@ ANSWERS = {
 
 async def answered(pieces: list[bytes]) -> tuple[object, bool]:
     """What a caller gets of an answer in pieces, after which the server closes; and whether it was surplus."""
-    connection = ForeignConnection(asyncio.get_running_loop(), 1 << 20)
+    connection = HttpConnection(asyncio.get_running_loop(), 1 << 20)
     wire = Wire()
     connection.connection_made(wire)
     exchange = asyncio.create_task(connection.exchange(b"GET / HTTP/1.1\r\n\r\n"))

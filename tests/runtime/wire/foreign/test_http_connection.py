@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.transport.http_head import MAX_HEAD, split_head
-from kwiken.runtime.wire.transport.http_pool import (
-    BrokenReplyError,
-    Connection,
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import (
+    HttpConnection,
     HttpReply,
     NoConnectionError,
-    Pool,
     UnreadReplyError,
 )
+from kwiken.runtime.wire.foreign.http_pool import Pool
+from kwiken.runtime.wire.transport.http_head import MAX_HEAD, split_head
 from tests.support.runtime.waiting import PATIENCE_S, until
 
 
@@ -45,7 +45,7 @@ class Wire(asyncio.Transport):
 
 async def fed(pieces: list[bytes], *, max_body: int = 1000) -> tuple[HttpReply, bool]:
     """Result of a response that arrives in pieces, and whether the connection can be used again."""
-    connection = Connection(asyncio.get_running_loop(), max_body)
+    connection = HttpConnection(asyncio.get_running_loop(), max_body)
     wire = Wire()
     connection.connection_made(wire)
     exchange = asyncio.create_task(connection.exchange(b"ask"))
@@ -87,13 +87,12 @@ def test_an_answer_parses_equally_however_its_bytes_are_split(body: bytes, cuts:
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1_0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\nx",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nxy",
         b"HTTP/1.1 200 OK\r\nA: " + b"b" * MAX_HEAD,
         b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
     ],
 )
 async def test_what_is_no_answer_is_broken(text: bytes) -> None:
-    connection = Connection(asyncio.get_running_loop(), 1000)
+    connection = HttpConnection(asyncio.get_running_loop(), 1000)
     connection.connection_made(Wire())
     exchange = asyncio.create_task(connection.exchange(b"ask"))
     await asyncio.sleep(0)
@@ -107,7 +106,7 @@ async def test_what_is_no_answer_is_broken(text: bytes) -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_fail_in_the_documented_way_only(noise: bytes) -> None:
     async def go() -> None:
-        connection = Connection(asyncio.get_running_loop(), 50)
+        connection = HttpConnection(asyncio.get_running_loop(), 50)
         connection.connection_made(Wire())
         exchange = asyncio.create_task(connection.exchange(b"ask"))
         await asyncio.sleep(0)
@@ -119,10 +118,7 @@ def test_any_bytes_fail_in_the_documented_way_only(noise: bytes) -> None:
     asyncio.run(go())
 
 
-@pytest.mark.parametrize(
-    "length",
-    [b"Content-Length: 51", b"Transfer-Encoding: chunked", b"A: b", b"Content-Length: " + b"9" * 19],
-)
+@pytest.mark.parametrize("length", [b"Content-Length: 51", b"Content-Length: " + b"9" * 19])
 async def test_an_answer_that_may_be_too_long_is_not_waited_for(length: bytes) -> None:
     with pytest.raises(UnreadReplyError):
         await fed([b"HTTP/1.1 200 OK\r\n" + length + b"\r\n\r\n"], max_body=50)
@@ -143,7 +139,7 @@ async def test_what_does_not_begin_as_an_answer_is_not_waited_for(text: bytes) -
 
 
 async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one() -> None:
-    connection = Connection(asyncio.get_running_loop(), 1000)
+    connection = HttpConnection(asyncio.get_running_loop(), 1000)
     wire = Wire()
     connection.connection_made(wire)
     exchange = asyncio.create_task(connection.exchange(b"ask"))
@@ -155,7 +151,7 @@ async def test_what_comes_after_an_answer_is_not_taken_for_the_next_one() -> Non
 
 
 async def test_nothing_is_sent_on_a_connection_that_is_closed_already() -> None:
-    connection = Connection(asyncio.get_running_loop(), 1000)
+    connection = HttpConnection(asyncio.get_running_loop(), 1000)
     wire = Wire()
     connection.connection_made(wire)
     connection.data_received(b"220 mail.example ESMTP\r\n")
@@ -165,7 +161,7 @@ async def test_nothing_is_sent_on_a_connection_that_is_closed_already() -> None:
 
 
 async def test_unsolicited_bytes_close_the_connection() -> None:
-    connection = Connection(asyncio.get_running_loop(), 1000)
+    connection = HttpConnection(asyncio.get_running_loop(), 1000)
     wire = Wire()
     connection.connection_made(wire)
     connection.data_received(answer(b"hi"))
@@ -254,7 +250,7 @@ async def test_cancelling_cuts_the_connection_and_only_that() -> None:
 
 
 async def test_connection_refused_and_connection_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool(max_body=10)
+    pool = Pool(max_body=10, idle_s=15.0)
     with pytest.raises(NoConnectionError):
         await pool.exchange(("127.0.0.1", 1), b"ask")
     with pytest.raises(NoConnectionError):
@@ -265,7 +261,7 @@ async def test_connection_refused_and_connection_timeout(monkeypatch: pytest.Mon
     async def never(*_: object, **__: object) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr("kwiken.runtime.wire.transport.http_pool.CONNECT_S", 0.01)
+    monkeypatch.setattr("kwiken.runtime.wire.foreign.http_pool.CONNECT_S", 0.01)
     monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", never)
     with pytest.raises(NoConnectionError, match="no connection within"):
         await pool.exchange(("127.0.0.1", 1), b"ask")
