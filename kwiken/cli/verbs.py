@@ -44,6 +44,7 @@ GROUPS: Final = {
         "report": Verb("study", "Write one page with charts of what was learned, planned and measured."),
     },
     "Run": {
+        "init": Verb("project", "Write a new project: a service, a test, a load, a deployment."),
         "serve": Verb("live", "Run a service's gateway."),
         "stage": Verb("live", "Run one replica of one stage."),
         "up": Verb("live", "Start a local cluster: a gateway and every stage's replicas."),

@@ -45,19 +45,19 @@ class ServiceOptions:
         tls: whether gateways and replicas speak TLS.
     """
 
-    placement: str | None
-    plan: str | None
-    gateways: int
-    image: str | None
-    otlp: str | None
-    wheels: tuple[str, ...]
-    include: tuple[str, ...]
-    autoscale: bool
-    upkeep: bool
-    nodes: str | None
-    workloads: str | None
-    profiles: str | None
-    tls: bool
+    placement: str | None = None
+    plan: str | None = None
+    gateways: int = 1
+    image: str | None = None
+    otlp: str | None = None
+    wheels: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    autoscale: bool = False
+    upkeep: bool = False
+    nodes: str | None = None
+    workloads: str | None = None
+    profiles: str | None = None
+    tls: bool = False
 
     @property
     def documents(self) -> tuple[str | None, str | None, str | None]:

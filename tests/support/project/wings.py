@@ -173,6 +173,7 @@ WINGS: dict[str, tuple[str, ...]] = {
     "apps": (
         "kwiken.apps.console",
         "kwiken.apps.deploy",
+        "kwiken.apps.new_project",
         "kwiken.apps.report.model",
         "kwiken.apps.report.charts",
         "kwiken.apps.report.sections",
@@ -194,6 +195,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.study",
         "kwiken.cli.planning",
         "kwiken.cli.live",
+        "kwiken.cli.project",
         "kwiken.cli.placing",
         "kwiken.cli.data.traffic",
         "kwiken.cli.allocate.pictures",

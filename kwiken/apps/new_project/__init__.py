@@ -1,0 +1,1 @@
+"""New project: the files of a first service, from templates."""

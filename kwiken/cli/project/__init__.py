@@ -1,0 +1,1 @@
+"""Verbs for a builder's first project."""
