@@ -14,6 +14,7 @@ from kwiken.otel.write.records import AttemptRecord, RequestRecord
 from kwiken.runtime.base.clock import Clock, SystemClock
 from kwiken.runtime.decisions.admission import Limits
 from kwiken.runtime.engine.executor import Answer, Executor
+from kwiken.runtime.engine.status_document import ExecutorStatus
 from kwiken.testing.fake_replica import FakeReplica, FakeTransport
 from kwiken.testing.virtual_loop import VirtualClock, VirtualLoop
 
@@ -111,12 +112,12 @@ class ServiceClient:
             for attempt in visit.attempts
         ]
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ExecutorStatus:
         """All counters, budgets and states of replicas, as of `kwiken status --json`."""
         return self._executor.status()
 
     def _count(self, what: str, stage: str | None) -> int:
-        status = self.status()
+        status: Any = self.status()
         return int(status[what] if stage is None else status["stages"][stage][what])
 
 

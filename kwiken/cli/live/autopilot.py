@@ -198,18 +198,19 @@ async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:
     while not stop.is_set():
         for url in gateways.urls:
             try:
-                cluster = await gateways.cluster_at(url)
+                status = await gateways.clients[url].status()
             except NoAnswerError as error:
                 if not told:
                     note(f"{error}; asked again until it does")
                 continue
-            if cluster.count > len(gateways.urls):
+            count = len(status.get("gateways", ())) + len(status.get("gateways_silent", ()))
+            if count > len(gateways.urls):
                 raise InputError(
-                    f"is one of {cluster.count} gateways, and each counts its own requests: "
+                    f"is one of {count} gateways, and each counts its own requests: "
                     "give --url for each of them",
                     where=url,
                 )
-            return cluster.service
+            return status["service"]
         told = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), 1.0)

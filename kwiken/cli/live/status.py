@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -111,10 +111,8 @@ def _show_remote(url: str, token_file: str | None, service: str | None, *, page:
     if page:
         say(f"{address}/kwiken#token={token}")
         return 0
-    from kwiken.cli.live.gateway.figures import checked
-
-    figures = checked(ask(address, token, lambda client: client.status()))
-    name = str(figures.get("service", ""))
+    figures = ask(address, token, lambda client: client.status())
+    name = figures["service"]
     if service is not None and service != name:
         raise InputError(f"serves {name!r}, not {service!r}", where=url)
     # Processes are another's business there, so what is known of them is what the gateways see.
@@ -141,7 +139,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) ->
         say(title)
 
 
-def _remote_replicas(figures: dict[str, Any]) -> list[dict[str, Any]]:
+def _remote_replicas(figures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Replicas of all stages, as the gateways see them: they have no pid here."""
     return [
         {
@@ -278,19 +276,16 @@ def _figures(files: StateFiles, state: ClusterState) -> tuple[dict[str, Any] | N
     A state folder may come from anywhere, for example with a repository. So the token is sent only to a
     running process whose start time matches the state, and only a token file in the folder itself is read.
     """
-    from kwiken.cli.live.gateway.figures import checked
-    from kwiken.runtime.engine.combined import combined_status, gateway_lines
+    from kwiken.runtime.engine.status_document import merged_status
 
     if not state.gateways or not all(each.identity.alive for each in state.gateways):
         return None, "a gateway is being restarted"
     try:
         token = files.read_token()
-        found = [
-            checked(ask(each.url, token, lambda client: client.status(alone=True))) for each in state.gateways
-        ]
+        found = [ask(each.url, token, lambda client: client.status(alone=True)) for each in state.gateways]
     except InputError as error:
         return None, str(error)
-    return combined_status(found) | {"gateways": gateway_lines(found)}, None
+    return merged_status(found), None
 
 
 def _show(cluster: dict[str, Any]) -> None:

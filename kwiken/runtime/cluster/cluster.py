@@ -34,7 +34,7 @@ from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
 from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState
 from kwiken.runtime.cluster.state.folder import StateFolder
-from kwiken.runtime.engine.combined import combined_status, gateway_lines
+from kwiken.runtime.engine.status_document import merged_status
 from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.runtime.process.critical_tasks import CriticalTasks
 from kwiken.runtime.process.log_file import LogFile
@@ -424,8 +424,7 @@ class Cluster:
             InputError: a gateway refuses to answer.
         """
         figures = [await client.status(alone=True) for client in self._asked]
-        runtime = combined_status(figures) | {"gateways": gateway_lines(figures)}
-        return {**msgspec.to_builtins(self._state()), "runtime": runtime}
+        return {**msgspec.to_builtins(self._state()), "runtime": merged_status(figures)}
 
     @property
     def _asked(self) -> list[ControlClient]:

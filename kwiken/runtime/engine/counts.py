@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kwiken.model.plan.arm_accounts import ArmAccounts
 from kwiken.runtime.base.errors import DeadlineError, UnavailableError
 from kwiken.runtime.decisions.latency_histogram import FIRST_INDEX, LatencyHistogram, RecentLatencies
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.stage_state import RECENT_STEPS
+from kwiken.runtime.engine.status_document import ArmStatus
 
 ANSWERED: Final = "answered"
 CHOSEN: Final = "chosen"  # by a stop rule
@@ -68,23 +69,18 @@ class Arms:
         else:
             self.failed[arm] += 1
 
-    def status(self) -> dict[str, Any]:
-        """The arms as plain JSON types; cells by the number of their bucket, empty ones left out."""
+    def status(self) -> dict[str, ArmStatus]:
+        """Counts by arm; cells by the number of their bucket, empty ones left out."""
         return {
-            "trial": self.trial.digest if self.trial is not None else None,
-            "trial_share": self.trial_share,
-            "control_share": self.control_share,
-            "arms": {
-                name: {
-                    "failed": self.failed[number],
-                    "cells": {
-                        str(cell + FIRST_INDEX): count
-                        for cell, count in enumerate(self.latencies[number].cells)
-                        if count
-                    },
-                }
-                for number, name in enumerate(ARMS)
-            },
+            name: {
+                "failed": self.failed[number],
+                "cells": {
+                    str(cell + FIRST_INDEX): count
+                    for cell, count in enumerate(self.latencies[number].cells)
+                    if count
+                },
+            }
+            for number, name in enumerate(ARMS)
         }
 
 

@@ -36,6 +36,7 @@ from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
 from kwiken.runtime.engine.status import status
+from kwiken.runtime.engine.status_document import ExecutorStatus
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Held, Replica, Transport
 
@@ -258,12 +259,17 @@ class Executor:
         """Count a request that was turned away before it came here, for want of room for its body."""
         self._shared.admission.count_shed(priority)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ExecutorStatus:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
-        figures = status(
-            self._program, self._states, self._shared, self._counts, now=self._now(), gate=self._gate
+        return status(
+            self._program,
+            self._states,
+            self._shared,
+            self._counts,
+            self._arms,
+            now=self._now(),
+            gate=self._gate,
         )
-        return figures | self._arms.status()
 
     def metrics(self) -> Iterator[Family]:
         """Metrics of requests, stages, budgets, replicas and the plan, each read when it is asked for."""

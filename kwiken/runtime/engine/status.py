@@ -13,9 +13,16 @@ from kwiken.runtime.decisions.latency_histogram import LatencyHistogram, RecentL
 from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.program import Program
 from kwiken.runtime.decisions.stage_state import StageState
-from kwiken.runtime.engine.counts import Counts
+from kwiken.runtime.engine.counts import Arms, Counts
 from kwiken.runtime.engine.hedged_call.context import Shared
 from kwiken.runtime.engine.line_gate import LineGate
+from kwiken.runtime.engine.status_document import (
+    AccountStatus,
+    ExecutorStatus,
+    RecentStatus,
+    ReplicaStatus,
+    StageStatus,
+)
 
 
 def status(
@@ -23,14 +30,19 @@ def status(
     states: Mapping[str, StageState],
     shared: Shared,
     counts: Counts,
+    arms: Arms,
     *,
     now: float,
     gate: LineGate | None = None,
-) -> dict[str, Any]:
+) -> ExecutorStatus:
     """Counters, budgets, load, lines and replica states of an executor."""
     admission, ledger = shared.admission, shared.ledger
     return {
         "plan": program.digest,
+        "trial": arms.trial.digest if arms.trial is not None else None,
+        "trial_share": arms.trial_share,
+        "control_share": arms.control_share,
+        "arms": arms.status(),
         "requests": counts.requests,
         "failed": counts.failed,
         "cancelled": counts.cancelled,
@@ -47,8 +59,8 @@ def status(
         "reissues": sum(state.counts.copies for state in states.values()),
         "late_reissues": sum(state.counts.late_copies for state in states.values()),
         "retries": sum(state.retries.spent + state.counts.resends for state in states.values()),
-        "ledger": _account(ledger.service, REQUEST, now)
-        | {
+        "ledger": {
+            **_account(ledger.service, REQUEST, now),
             "observed_share": ledger.observed.extra_share,
             "part": ledger.part,
             "floor_part": ledger.floor_part,
@@ -59,8 +71,7 @@ def status(
         if shared.sampler is None
         else {"kept": dict(shared.sampler.kept), "dropped": shared.sampler.dropped},
         "stages": {
-            stage.name: _stage(states[stage.name], now, foreign=stage.definition.remote is not None)
-            | {"cost": {"charged": stage.cost / REQUEST, "observed": _observed_cost(stage, program, ledger)}}
+            stage.name: _stage(stage, states[stage.name], now, _observed_cost(stage, program, ledger))
             for stage in program.stages
         },
     }
@@ -98,7 +109,7 @@ def _lines(gate: LineGate) -> dict[str, Any]:
     }
 
 
-def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
+def _account(account: Account, unit: int, now: float) -> AccountStatus:
     """Status of an account, in requests' costs or utilities for the service, in calls for a stage."""
     return {
         "fraction": account.fraction,
@@ -117,7 +128,7 @@ def _account(account: Account, unit: int, now: float) -> dict[str, Any]:
     }
 
 
-def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
+def _recent(recent: RecentLatencies, now: float) -> RecentStatus:
     """Rate and latencies of the last seconds."""
     p50_s, p99_s = recent.quantiles((0.5, 0.99))
     return {
@@ -128,9 +139,9 @@ def _recent(recent: RecentLatencies, now: float) -> dict[str, Any]:
     }
 
 
-def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
+def _stage(stage: CompiledStage, state: StageState, now: float, observed: float | None) -> StageStatus:
     return {
-        "foreign": foreign,
+        "foreign": stage.definition.remote is not None,
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,
@@ -149,10 +160,11 @@ def _stage(state: StageState, now: float, *, foreign: bool) -> dict[str, Any]:
         "partial": {"stops": state.counts.stops, "waits": state.counts.waits},
         "ledger": _account(state.account, CALL, now),
         "replicas": [_replica(target) for target in state.picker.targets],
+        "cost": {"charged": stage.cost / REQUEST, "observed": observed},
     }
 
 
-def _replica(target: ReplicaState) -> dict[str, Any]:
+def _replica(target: ReplicaState) -> ReplicaStatus:
     return {
         "id": target.replica.id,
         "node": target.replica.node,

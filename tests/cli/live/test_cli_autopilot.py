@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kwiken.cli.live.gateway.remote import ask
+from kwiken.runtime.engine.status_document import Status
 from kwiken.tail.autopilot.record import AutopilotRecord, LoggedDecision
 from tests.support.project.commands import refused, run
 from tests.support.runtime.server_processes import KWIKEN, free_port
@@ -113,7 +113,7 @@ def steering(folder: Path, *words: str, log: str = "first.log") -> Iterator[Call
     assert "Traceback" not in file.read_text()
 
 
-def statuses(folder: Path) -> list[dict[str, Any]]:
+def statuses(folder: Path) -> list[Status]:
     """What each gateway of the echo service tells alone."""
     state = json.loads((folder / "state" / "echo.json").read_text())
     token = folder / "state" / "echo.token"

@@ -170,7 +170,7 @@ def test_utility_that_failures_cost_is_told_from_what_a_stop_rule_chose() -> Non
             raise HandlerError("f", "ValueError", "broken")
         return 1
 
-    async def main() -> tuple[dict[str, dict[tuple[str, ...], float]], dict[str, Any], float]:
+    async def main() -> tuple[dict[str, dict[tuple[str, ...], float]], Any, float]:
         service = service_of(
             Stage(name="f", fanout=4, replicas=2, idempotent=True, optional=True),
             Stage(name="m", after=("f",)),

@@ -82,7 +82,7 @@ def service() -> Service:
     return found
 
 
-async def extra_share(workers: Workers, plan: Plan) -> tuple[float, dict[str, Any]]:
+async def extra_share(workers: Workers, plan: Plan) -> tuple[float, Any]:
     """Work beyond that without copies, as a share of it, by the workers' own count; and the ledger's status."""
     found = service()
     executor = Executor(
@@ -102,8 +102,7 @@ async def extra_share(workers: Workers, plan: Plan) -> tuple[float, dict[str, An
         for name in STAGES
         for number in range(REQUESTS)
     )
-    ledger: dict[str, Any] = executor.status()["ledger"]
-    return workers.done_ms / lone - 1.0, ledger
+    return workers.done_ms / lone - 1.0, executor.status()["ledger"]
 
 
 EVEN = {"light": [2.0], "heavy": [8.0]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.engine.combined import combined_status
+from kwiken.runtime.engine.status_document import combined
 
 
 def account(work: float, spent: float, worst: float | None) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def status_of(
 
 
 def test_counts_add_up_and_shares_are_weighted_by_work() -> None:
-    both = combined_status([status_of(10, 10.0, 1.0, 20.0), status_of(30, 30.0, 0.0, 50.0, load=0.6)])
+    both = combined([status_of(10, 10.0, 1.0, 20.0), status_of(30, 30.0, 0.0, 50.0, load=0.6)])
     assert (both["requests"], both["answered"], both["load"]) == (40, {"200": 40}, 0.6)
     assert both["recent"] == {"answered": 40, "rate_per_s": 4.0, "p50_ms": 5.0, "p99_ms": 50.0}
     ledger = both["ledger"]
@@ -70,7 +70,7 @@ def test_counts_add_up_and_shares_are_weighted_by_work() -> None:
 def test_a_replica_that_one_gateway_avoids_is_avoided() -> None:
     second = status_of()
     second["stages"]["a"]["replicas"][0] |= {"ejected": True, "trouble": "refused", "latency_ms": None}
-    (replica,) = combined_status([status_of(), second])["stages"]["a"]["replicas"]
+    (replica,) = combined([status_of(), second])["stages"]["a"]["replicas"]
     assert (replica["inflight"], replica["ejected"], replica["trouble"], replica["latency_ms"]) == (
         4,
         True,
@@ -81,7 +81,7 @@ def test_a_replica_that_one_gateway_avoids_is_avoided() -> None:
 
 def test_one_gateway_stays_as_it_is() -> None:
     alone = status_of()
-    assert combined_status([copy.deepcopy(alone)]) == alone
+    assert combined([copy.deepcopy(alone)]) == alone
 
 
 WORK = st.just(0.0) | st.floats(1e-6, 1e6)  # no product with a share underflows
@@ -89,7 +89,7 @@ WORK = st.just(0.0) | st.floats(1e-6, 1e6)  # no product with a share underflows
 
 @given(st.lists(st.tuples(WORK, st.floats(0, 1)), min_size=2, max_size=6))
 def test_the_share_of_the_sum_lies_between_the_gateways_shares(parts: list[tuple[float, float]]) -> None:
-    both = combined_status([status_of(work=work, spent=work * share) for work, share in parts])
+    both = combined([status_of(work=work, spent=work * share) for work, share in parts])
     shares = [share for work, share in parts if work]
     if shares:
         assert min(shares) - 1e-9 <= both["ledger"]["horizon_share"] <= max(shares) + 1e-9
@@ -104,7 +104,7 @@ def test_names_that_others_chose_are_not_taken_for_fields(name: str) -> None:
         lines={"limit": 4, "kinds": {name: line}}, arms={"tried": {"failed": 1, "cells": {"-4": 2}}}
     )
     one["stages"][name] = one["stages"].pop("a")
-    both = combined_status([copy.deepcopy(one), copy.deepcopy(one)])
+    both = combined([copy.deepcopy(one), copy.deepcopy(one)])
     assert both["stages"][name]["calls"] == 20
     assert both["lines"] == {"limit": 8, "kinds": {name: {"running": 2, "waiting": 4, "wait_p99_ms": 3.0}}}
     assert both["arms"] == {"tried": {"failed": 2, "cells": {"-4": 4}}}
@@ -117,7 +117,7 @@ def test_a_person_at_one_gateway_and_the_newest_note_count_for_all() -> None:
     second = status_of(
         author="person", trial="t", trial_share=0.1, control_share=0.05, autopilot={"at_s": 7.0}
     )
-    both = combined_status([first, second])
+    both = combined([first, second])
     assert (both["author"], both["trial"], both["trial_share"]) == ("person", "t", 0.1)
     assert both["autopilot"] == {"at_s": 7.0}
     assert both["control_share"] == 0.05

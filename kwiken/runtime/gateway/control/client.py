@@ -14,6 +14,7 @@ import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Plan
+from kwiken.runtime.engine.status_document import Status
 from kwiken.runtime.gateway.control.failed_connections import explained
 from kwiken.runtime.gateway.control.siblings import whole_body
 from kwiken.runtime.gateway.control.steering import AutopilotNote, SteeredSetting
@@ -90,7 +91,7 @@ class ControlClient:
         """Context of the next connection over TLS; True for the system's."""
         return self._tls() if self._tls is not None else True
 
-    async def status(self, *, alone: bool = False) -> dict[str, Any]:
+    async def status(self, *, alone: bool = False) -> Status:
         """Figures of all gateways of the service together.
 
         Args:
@@ -98,11 +99,13 @@ class ControlClient:
         """
         text = await self._request("GET", "/v1/status?alone=1" if alone else "/v1/status")
         try:
-            return msgspec.json.decode(text, type=dict[str, Any])
+            status = msgspec.json.decode(text, type=Status)
+            msgspec.convert(status["autopilot"], AutopilotNote | None)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise NoAnswerError(
-                f"answers with another status than a gateway's: {error}", where=self.url
+                f"answers with another status than a gateway of this version: {error}", where=self.url
             ) from error
+        return status
 
     async def plan(self) -> Plan | None:
         """Plan in force; None for none."""

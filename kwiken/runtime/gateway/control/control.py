@@ -14,8 +14,8 @@ from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Plan
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
-from kwiken.runtime.engine.combined import combined_status, gateway_lines
 from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.engine.status_document import merged_status
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
 from kwiken.runtime.gateway.control.steering import (
     AUTOPILOT,
@@ -325,12 +325,7 @@ class Control:
             return own
         answers = await self.siblings.ask("/v1/status")
         others, silent = answers.documents(self._service.name)
-        all_of_them = [own, *others]
-        return {
-            **combined_status(all_of_them),
-            "gateways": gateway_lines(all_of_them),
-            "gateways_silent": silent,
-        }
+        return merged_status([own, *others], silent)
 
     def steered(self) -> dict[str, Any]:
         """Origin of the plan in force, and the autopilot's note, as plain JSON types."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import msgspec
 
@@ -16,6 +16,7 @@ Author = Literal["person", "autopilot"]
 Action = Literal["apply", "keep", "widen", "roll_back", "wait"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 
+Moment = Annotated[float, msgspec.Meta(ge=0, le=253_402_300_799)]  # until the last second of year 9999
 MAX_SENTENCE: Final = 400  # characters
 MAX_LINES: Final = 20  # of the history, in a note
 
@@ -59,7 +60,7 @@ class NoteLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         plan: digest of the plan that the decision is about; None for none.
     """
 
-    at_s: float
+    at_s: Moment
     action: Action
     reason: str
     plan: str | None
@@ -84,7 +85,7 @@ class AutopilotNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         history: last decisions, oldest first.
     """
 
-    at_s: float
+    at_s: Moment
     phase: Literal["watching", "trying", "held"]
     sentence: str
     budget: float

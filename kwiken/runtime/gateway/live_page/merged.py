@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kwiken.runtime.engine.combined import combined_status, gateway_lines
+from kwiken.runtime.engine.status_document import combined, gateway_lines
 
 View = Mapping[str, Any]
 
@@ -31,7 +31,7 @@ def merged_view(own: View, others: Sequence[View]) -> dict[str, Any]:
     return {
         **own,
         "started_s": min(view["started_s"] for view in views),
-        "status": combined_status(statuses),
+        "status": combined(statuses),
         "gateways": gateway_lines(statuses),
         "samples": [
             _combined_sample(by_number[sample["number"]])
@@ -44,4 +44,4 @@ def merged_view(own: View, others: Sequence[View]) -> dict[str, Any]:
 def _combined_sample(samples: Sequence[View]) -> View:
     """One sample of the gateways that have one of its second."""
     first = samples[0]
-    return combined_status(samples) | {"number": first["number"], "at_s": first["at_s"]}
+    return combined(samples) | {"number": first["number"], "at_s": first["at_s"]}

@@ -89,7 +89,7 @@ class LivePage:
                 }
                 for name, stage in self._service.stages.items()
             ],
-            "status": self._steered() | self._executor.status(),
+            "status": {**self._steered(), **self._executor.status()},
             "samples": self._history.after(samples_after),
             "slow": self._slow.after(slow_after),
             "plans": list(self._history.plans),

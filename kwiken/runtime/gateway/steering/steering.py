@@ -17,8 +17,9 @@ from kwiken.model.plan.plan import Plan
 from kwiken.otel.write.observer import DecisionRecord, DecisionSpans
 from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.engine.status_document import Status
 from kwiken.runtime.gateway.control.steering import MAX_LINES, PERSON, AutopilotNote, NoteLine, SteeredSetting
-from kwiken.runtime.gateway.steering.gateways import Answers, Figures, Gateways
+from kwiken.runtime.gateway.steering.gateways import Answers, Gateways, by_person
 from kwiken.runtime.gateway.steering.learning import learn
 from kwiken.runtime.gateway.steering.lease import Lease
 from kwiken.runtime.gateway.steering.record_file import RecordFile
@@ -162,36 +163,36 @@ class Steering:
             return None
         first, figures = next(iter(answers.figures.items()))
         for url, each in answers.figures.items():
-            if each.by_person or not self._follows(pilot, each):
+            if by_person(each) or not self._follows(pilot, each):
                 first, figures = url, each
-                if each.by_person:
+                if by_person(each):
                     break
         return Seen(
             at_s=now_s,
-            author=PERSON if figures.by_person else figures.author,
+            author=PERSON if by_person(figures) else figures["author"],
             plan=await self._plan_of(pilot, first, figures),
-            trial=figures.trial,
-            trial_share=figures.trial_share,
+            trial=figures["trial"],
+            trial_share=figures["trial_share"],
             requests=answers.requests,
             control=answers.arm("control"),
             planned=answers.arm("planned"),
             tried=answers.arm("tried"),
         )
 
-    async def _plan_of(self, pilot: Autopilot, url: str, figures: Figures) -> Plan | None:
-        if figures.plan is None:
+    async def _plan_of(self, pilot: Autopilot, url: str, figures: Status) -> Plan | None:
+        if figures["plan"] is None:
             return None
         known = pilot.record.in_force
-        if known is not None and known.digest == figures.plan:
+        if known is not None and known.digest == figures["plan"]:
             return known
         return await self._gateways.clients[url].plan()
 
-    def _follows(self, pilot: Autopilot, figures: Figures) -> bool:
+    def _follows(self, pilot: Autopilot, figures: Status) -> bool:
         record = pilot.record
         plan = record.in_force.digest if record.in_force is not None else None
         trial = record.trial.digest if record.trial is not None else None
-        share = CONTROL_SHARE if plan is not None or trial is not None else figures.control_share
-        return (figures.plan, figures.trial, figures.trial_share, figures.control_share) == (
+        share = CONTROL_SHARE if plan is not None or trial is not None else figures["control_share"]
+        return (figures["plan"], figures["trial"], figures["trial_share"], figures["control_share"]) == (
             plan,
             trial,
             record.trial_share,
@@ -280,7 +281,7 @@ class Steering:
             epoch=self._lease.epoch,
         )
         for url, figures in answers.figures.items():
-            if figures.by_person or self._follows(pilot, figures):
+            if by_person(figures) or self._follows(pilot, figures):
                 continue
             try:
                 await self._gateways.clients[url].steer(setting)

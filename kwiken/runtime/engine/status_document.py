@@ -1,4 +1,4 @@
-"""Combined status of a cluster's gateways: one document of the form of one gateway's. Pure.
+"""Status document of a gateway: its fields, and one document of several gateways together. Pure.
 
 Counts and rates are added. A share of work is averaged, weighted by each gateway's work. Percentiles cannot
 be combined, so the slowest gateway's are taken.
@@ -7,24 +7,154 @@ be combined, so the slowest gateway's are taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
 
 Figures = Mapping[str, Any]
 
 
-def combined_status(statuses: Sequence[Figures]) -> dict[str, Any]:
-    """Combine statuses of gateways of one service.
+class RecentStatus(TypedDict):
+    """Figures of the last seconds; None where there were no requests."""
+
+    answered: int
+    rate_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+
+
+class AccountStatus(TypedDict):
+    """Account of a budget, in requests' costs or utilities for the service, in calls for a stage."""
+
+    fraction: float
+    work: float
+    spent: float
+    spent_share: float
+    horizon_s: float
+    horizon_share: float
+    left: float
+    peak: float
+    share_10s: float
+    worst_10s: float | None
+    floor_spent: float
+    denied: int
+    denied_by: dict[str, int]
+    observed_share: NotRequired[float | None]
+    part: NotRequired[float]
+    floor_part: NotRequired[float]
+
+
+class ReplicaStatus(TypedDict):
+    """State of a replica as a gateway sees it."""
+
+    id: str
+    node: str
+    address: str
+    inflight: int
+    latency_ms: float | None
+    ejected: bool
+    failing: float
+    trouble: str | None
+
+
+class StageStatus(TypedDict):
+    """Counts, latencies, budget and replicas of a stage."""
+
+    foreign: bool
+    calls: int
+    failed: int
+    reissues: int
+    put_off: int
+    retries: int
+    resends: int
+    p50_ms: float | None
+    p99_ms: float | None
+    recent: RecentStatus
+    busy_ms: float
+    late: dict[str, int]
+    partial: dict[str, int]
+    ledger: AccountStatus
+    replicas: list[ReplicaStatus]
+    cost: dict[str, float | None]
+
+
+class ArmStatus(TypedDict):
+    """Counts of an arm since the setting came into force: by the number of a bucket of latencies."""
+
+    failed: int
+    cells: dict[str, int]
+
+
+class ExecutorStatus(TypedDict):
+    """Status of an executor; `plan` and `trial` are digests of the plans in force and on trial."""
+
+    plan: str | None
+    trial: str | None
+    trial_share: float
+    control_share: float
+    arms: dict[str, ArmStatus]
+    requests: int
+    failed: int
+    cancelled: int
+    partial: int
+    control: int
+    lost_utility: dict[str, float]
+    recent: RecentStatus
+    shed: int
+    inside: int
+    room: int
+    load: float
+    line_ms: float | None
+    lines: Any  # as `_lines` of an executor with lines writes them; None for others
+    reissues: int
+    late_reissues: int
+    retries: int
+    ledger: AccountStatus
+    catch_up: AccountStatus
+    utility: AccountStatus
+    traces: Any  # numbers `kept` by reason and `dropped`; None without a sampler
+    stages: dict[str, StageStatus]
+
+
+class Status(ExecutorStatus):
+    """Status of a gateway, or of several together, which has `gateways` and those that did not answer.
+
+    `answered` counts requests by status of HTTP, `author` put the plan in force, `autopilot` is the last note
+    of an autopilot, and `plan_unkept` the reason why the plan in force is not saved.
+    """
+
+    service: str
+    gateway: str
+    state: str
+    uptime_s: float
+    answered: dict[str, int]
+    author: str | None
+    autopilot: dict[str, Any] | None
+    plan_unkept: str | None
+    gateways: NotRequired[list[dict[str, Any]]]
+    gateways_silent: NotRequired[list[str]]
+
+
+def merged_status(statuses: Sequence[Figures], silent: Sequence[str] | None = None) -> dict[str, Any]:
+    """One status of the gateways of a service, with a line for each.
 
     Args:
-        statuses: status of each gateway, one or more.
+        statuses: status of each gateway that answered, one or more.
+        silent: gateways that did not answer, each with the reason; None to name none.
+    """
+    named = {} if silent is None else {"gateways_silent": list(silent)}
+    return combined(statuses) | {"gateways": gateway_lines(statuses)} | named
+
+
+def combined(parts: Sequence[Figures]) -> dict[str, Any]:
+    """Combine documents of gateways of one service, as statuses and samples of them.
+
+    Args:
+        parts: document of each gateway, one or more.
 
     Returns:
         A document of the same form. Where gateways are under different plans, for the moment in which a new
         plan reaches them, `plan` is the first one's.
     """
-    if len(statuses) == 1:
-        return dict(statuses[0])
-    return _combined(statuses)
+    return dict(parts[0]) if len(parts) == 1 else _combined(parts)
 
 
 def gateway_lines(statuses: Sequence[Figures]) -> list[dict[str, Any]]:
@@ -36,7 +166,7 @@ def gateway_lines(statuses: Sequence[Figures]) -> list[dict[str, Any]]:
     return [
         {
             "gateway": status.get("gateway", ""),
-            **{name: status[name] for name in LINE_COUNTS},
+            **{name: status[name] for name in ("requests", "failed", "partial", "shed", "reissues")},
             "recent": {name: status["recent"][name] for name in ("rate_per_s", "p50_ms", "p99_ms")},
             "plan": status["plan"],
         }
@@ -101,7 +231,6 @@ def _weighted(name: str, parts: Sequence[Figures]) -> float:
 
 
 PERSON: Final = "person"
-LINE_COUNTS: Final = ("requests", "failed", "partial", "shed", "reissues")
 WEIGHTED: Final = (
     "spent_share",
     "horizon_share",
