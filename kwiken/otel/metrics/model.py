@@ -6,9 +6,10 @@ and the path of a request pays for no instrument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from kwiken.otel.write.labels import shorten
 
 Value = float | int
+MAX_PIECE: Final = 200  # points that are built at once: about 3 ms of distributions
 MAX_TEXTS: Final = 1 << 14  # attribute values that are kept as text: most recur at every reading
 
 
@@ -109,6 +111,18 @@ def family(
         if len(point.labels) != len(metric.labels):
             raise ValueError(f"{metric.name} has the labels {metric.labels}, not the values {point.labels}")
     return Family(metric, made)
+
+
+def in_pieces(
+    metric: Metric, points: Iterable[tuple[tuple[str | int | bool, ...], Value | Distribution]]
+) -> Iterator[Family]:
+    """Build a family of many points in pieces, each when it is asked for; see `family`."""
+    rest = iter(points)
+    while True:
+        piece = family(metric, islice(rest, MAX_PIECE))
+        yield piece
+        if len(piece.points) < MAX_PIECE:
+            return
 
 
 @lru_cache(MAX_TEXTS, typed=True)  # 1 is not True

@@ -10,7 +10,7 @@ from kwiken.model.plan.accounts import BY_FLOOR, CALL, REQUEST, VERDICTS, Accoun
 from kwiken.model.service.service import Service
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.labels import bounded
-from kwiken.otel.metrics.model import Distribution, Family, Metric, Rising, family
+from kwiken.otel.metrics.model import MAX_PIECE, Distribution, Family, Metric, Rising, family, in_pieces
 from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.lines.request_lines import KindLine
 from kwiken.runtime.decisions.program import Program
@@ -87,17 +87,17 @@ def _lines(gate: LineGate | None) -> Iterator[Family]:
 
 
 def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Family]:
-    def by_stage(metric: Metric, value: Callable[[StageState], float | Distribution]) -> Family:
-        return family(metric, (((name,), value(state)) for name, state in states.items()))
+    def by_stage(metric: Metric, value: Callable[[StageState], float | Distribution]) -> Iterator[Family]:
+        return in_pieces(metric, (((name,), value(state)) for name, state in states.items()))
 
-    yield by_stage(catalog.CALL_DURATION, lambda state: distribution(state.latencies))
-    yield by_stage(catalog.CALLS_FAILED, lambda state: state.counts.failed)
-    yield by_stage(catalog.STAGE_CPU, lambda state: state.counts.busy_ms / 1000)
-    yield by_stage(catalog.LATE_CALLS, lambda state: state.counts.late_calls)
-    yield by_stage(catalog.COPIES_PUT_OFF, lambda state: state.counts.put_off)
-    yield by_stage(catalog.RETRIES_DENIED, lambda state: state.retries.denied)
+    yield from by_stage(catalog.CALL_DURATION, lambda state: distribution(state.latencies))
+    yield from by_stage(catalog.CALLS_FAILED, lambda state: state.counts.failed)
+    yield from by_stage(catalog.STAGE_CPU, lambda state: state.counts.busy_ms / 1000)
+    yield from by_stage(catalog.LATE_CALLS, lambda state: state.counts.late_calls)
+    yield from by_stage(catalog.COPIES_PUT_OFF, lambda state: state.counts.put_off)
+    yield from by_stage(catalog.RETRIES_DENIED, lambda state: state.retries.denied)
     sorts = [(kind, outcome) for kind in ATTEMPT_KINDS for outcome in ATTEMPT_OUTCOMES]
-    yield family(
+    yield from in_pieces(
         catalog.ATTEMPTS,
         (
             ((name, *sort), count)
@@ -105,7 +105,7 @@ def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Fami
             for sort, count in zip(sorts, state.counts.attempts, strict=True)
         ),
     )
-    yield family(
+    yield from in_pieces(
         catalog.STOPS,
         (
             ((name, stopped), state.counts.stops if stopped else state.counts.waits)
@@ -113,7 +113,7 @@ def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Fami
             for stopped in (True, False)
         ),
     )
-    yield family(
+    yield from in_pieces(
         catalog.STAGE_INFO,
         (
             (
@@ -128,7 +128,7 @@ def _stages(service: Service, states: Mapping[str, StageState]) -> Iterator[Fami
 def _budgets(
     states: Mapping[str, StageState], ledger: Ledger, now: float, rising: Rising
 ) -> Iterator[Family]:
-    yield family(
+    yield from in_pieces(
         catalog.COPIES_GRANTED,
         (
             ((name, lever), count)
@@ -139,7 +139,7 @@ def _budgets(
             )
         ),
     )
-    yield family(
+    yield from in_pieces(
         catalog.COPIES_DENIED,
         (
             ((name, reason), count)
@@ -150,7 +150,7 @@ def _budgets(
             )
         ),
     )
-    yield family(
+    yield from in_pieces(
         catalog.STAGE_BUDGET_LEFT,
         (((name,), state.account.left(now) / CALL) for name, state in states.items()),
     )
@@ -218,10 +218,13 @@ def _replicas(states: Mapping[str, StageState]) -> Iterator[Family]:
             for target in targets
         )
         found += [((name, *labels), values) for labels, values in bounded(seen, _merged)]
+        if len(numbers) >= MAX_PIECE:
+            yield family(catalog.STAGE_REPLICAS, numbers)
+            numbers = []
     yield family(catalog.STAGE_REPLICAS, numbers)
-    yield family(catalog.REPLICA_EJECTED, ((labels, seen.ejected) for labels, seen in found))
-    yield family(catalog.REPLICA_ACTIVE, ((labels, seen.active) for labels, seen in found))
-    yield family(catalog.REPLICA_LATENCY, ((labels, seen.latency_s) for labels, seen in found))
+    yield from in_pieces(catalog.REPLICA_EJECTED, ((labels, seen.ejected) for labels, seen in found))
+    yield from in_pieces(catalog.REPLICA_ACTIVE, ((labels, seen.active) for labels, seen in found))
+    yield from in_pieces(catalog.REPLICA_LATENCY, ((labels, seen.latency_s) for labels, seen in found))
 
 
 def _plan(service: Service, program: Program, counts: Counts) -> Iterator[Family]:
@@ -229,7 +232,7 @@ def _plan(service: Service, program: Program, counts: Counts) -> Iterator[Family
     digest, created = (plan.digest, plan.created) if plan is not None else ("", "")
     yield family(catalog.PLAN_INFO, [((service.name, digest, created), 1)])
     yield family(catalog.PLAN_CHANGES, [((), counts.plans)])
-    yield family(
+    yield from in_pieces(
         catalog.PLAN_AFTER,
         (((stage.name,), stage.reissue.present) for stage in program.stages if stage.reissue.after < inf),
     )

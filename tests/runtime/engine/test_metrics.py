@@ -13,10 +13,12 @@ from kwiken.base.errors import KwikenError
 from kwiken.model.plan.plan import PartialPolicy
 from kwiken.model.service.stage import Reissue, Stage
 from kwiken.otel.metrics import catalog
-from kwiken.otel.metrics.model import Distribution, Family
+from kwiken.otel.metrics.model import MAX_PIECE, Distribution, Family
 from kwiken.otel.write.labels import OTHER
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
+from kwiken.runtime.decisions.stage_state import ATTEMPT_KINDS, ATTEMPT_OUTCOMES
 from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.metrics.reading import read_in_turns
 from kwiken.runtime.wire.transport.base import Call, Replica
 from kwiken.testing.virtual_loop import simulate
 from tests.support.runtime.replicas import (
@@ -245,3 +247,23 @@ def test_the_stages_and_their_order() -> None:
         ("svc", "a", "", "1", "true", "1"),
         ("svc", "b", "a", "1", "false", "2"),
     ]
+
+
+def test_metrics_of_many_stages_are_built_in_pieces_and_joined_for_the_reader() -> None:
+    stages = [Stage(name=f"s{n}", replicas=2, after=[f"s{n - 1}"] if n else []) for n in range(350)]
+
+    async def main() -> tuple[list[Family], list[Family]]:
+        executor = executor_of(service_of(*stages), Script(lambda *_: after(0)))
+        return list(executor.metrics()), await read_in_turns(executor.metrics())
+
+    pieces, joined = simulate(main)
+    assert max(len(each.points) for each in pieces) <= MAX_PIECE + 1
+    found = {each.metric.name: [point.labels for point in each.points] for each in joined}
+    assert len(found) == len(joined)
+    assert found[catalog.CALL_DURATION.name] == [(f"s{n}",) for n in range(350)]
+    assert {name: len(labels) for name, labels in found.items() if len(labels) > 1000} == {
+        catalog.ATTEMPTS.name: 350 * len(ATTEMPT_KINDS) * len(ATTEMPT_OUTCOMES),
+        catalog.COPIES_DENIED.name: sum(
+            len(each.points) for each in pieces if each.metric is catalog.COPIES_DENIED
+        ),
+    }
