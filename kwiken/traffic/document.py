@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 from kwiken.traffic.flows import (
     MAX_BIN_S,
     MAX_ENDPOINTS,
@@ -31,11 +31,7 @@ _Instant = Annotated[float, msgspec.Meta(ge=-MAX_INSTANT_S, le=MAX_INSTANT_S + M
 _Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ENDPOINTS)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class LearnedWindow(_Struct, frozen=True, kw_only=True):
+class LearnedWindow(StrictStruct, frozen=True, kw_only=True):
     """Traffic in one window of the day.
 
     Attributes:
@@ -50,7 +46,7 @@ class LearnedWindow(_Struct, frozen=True, kw_only=True):
     shares: Annotated[list[_NotNegative], msgspec.Meta(max_length=MAX_PAIRS)]
 
 
-class PriorWeights(_Struct, frozen=True, kw_only=True):
+class PriorWeights(StrictStruct, frozen=True, kw_only=True):
     """Weight of a parent's prior in the shares of its pairs, in calls or bytes; 0 for the plain mean.
 
     Attributes:
@@ -62,7 +58,7 @@ class PriorWeights(_Struct, frozen=True, kw_only=True):
     instance: _NotNegative
 
 
-class TrafficModel(_Struct, frozen=True, kw_only=True):
+class TrafficModel(JsonDocument, frozen=True, kw_only=True):
     """Who sends how much to whom, by window of the day.
 
     Attributes:
@@ -78,6 +74,8 @@ class TrafficModel(_Struct, frozen=True, kw_only=True):
         low_rank: rank of the low-rank map that predicts left-out bins best, to compare with; 0 for none.
     """
 
+    FORMAT: ClassVar = DocumentFormat(VERSION, MAX_BYTES, indented=False)
+
     version: int
     unit: TrafficUnit
     bin_s: _Length
@@ -91,27 +89,23 @@ class TrafficModel(_Struct, frozen=True, kw_only=True):
     low_rank: Annotated[int, msgspec.Meta(ge=0, le=MAX_ENDPOINTS)] = 0
     windows: Annotated[list[LearnedWindow], msgspec.Meta(min_length=1, max_length=MAX_WINDOWS)]
 
-    def to_json(self) -> str:
-        """The model as JSON, readable by `from_json`."""
-        return msgspec.json.encode(self).decode() + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str) -> TrafficModel:
-        """Read a traffic model.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the field that is missing, unknown, doubled or out of range, or an unknown
-                version.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-        if isinstance(raw, dict):
-            check_version(raw.get("version", VERSION), VERSION, where=where)
-        found = convert(raw, cls, where=where)
-        _check(found, where)
-        return found
+    def check(self, where: str) -> None:
+        """Check that columns fit one another, indices the endpoints, and shares sum to 1."""
+        count, pairs = len(self.endpoints), len(self.source)
+        for name, column in (("target", self.target), ("seen", self.seen)):
+            if len(column) != pairs:
+                raise InputError(f"{name} has {len(column)} entries, and source has {pairs}", where=where)
+        for name, column in (("source", self.source), ("target", self.target)):
+            if max(column) >= count:
+                raise InputError(f"{name}: no endpoint {max(column)}; there are {count}", where=where)
+        if len({(one.service, one.name) for one in self.endpoints}) < count:
+            raise InputError("endpoints: two have the same service and name", where=where)
+        if len(set(zip(self.source, self.target, strict=True))) < pairs:
+            raise InputError("source and target: a pair is given twice", where=where)
+        if self.until_s <= self.from_s:
+            raise InputError("until_s must be above from_s", where=where)
+        for place, each in enumerate(self.windows):
+            _check_window(each, f"windows[{place}]", pairs, where)
 
     @property
     def pairs(self) -> tuple[Ints, Ints]:
@@ -139,25 +133,6 @@ class TrafficModel(_Struct, frozen=True, kw_only=True):
             window: index of a window; None for the mean over all time that had traffic.
         """
         return level_map(self.endpoints, level, *self.pairs, self.rates_per_s(window))
-
-
-def _check(model: TrafficModel, where: str) -> None:
-    """Check that columns fit one another, indices the endpoints, and shares sum to 1."""
-    count, pairs = len(model.endpoints), len(model.source)
-    for name, column in (("target", model.target), ("seen", model.seen)):
-        if len(column) != pairs:
-            raise InputError(f"{name} has {len(column)} entries, and source has {pairs}", where=where)
-    for name, column in (("source", model.source), ("target", model.target)):
-        if max(column) >= count:
-            raise InputError(f"{name}: no endpoint {max(column)}; there are {count}", where=where)
-    if len({(one.service, one.name) for one in model.endpoints}) < count:
-        raise InputError("endpoints: two have the same service and name", where=where)
-    if len(set(zip(model.source, model.target, strict=True))) < pairs:
-        raise InputError("source and target: a pair is given twice", where=where)
-    if model.until_s <= model.from_s:
-        raise InputError("until_s must be above from_s", where=where)
-    for place, each in enumerate(model.windows):
-        _check_window(each, f"windows[{place}]", pairs, where)
 
 
 def _check_window(each: LearnedWindow, path: str, pairs: int, where: str) -> None:

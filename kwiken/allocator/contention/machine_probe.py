@@ -13,6 +13,7 @@ from kwiken.allocator.contention.calibration import Calibration
 from kwiken.allocator.contention.crosstalk import Crosstalk
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.errors import InputError
+from kwiken.base.parsing.documents import StrictStruct
 from kwiken.base.parsing.strict_json import convert, parse_json, to_str
 
 VERSION: Final = 1
@@ -39,11 +40,7 @@ class MachineProbe:
     crosstalk: Crosstalk | None
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class _Source(_Struct, frozen=True):
+class _Source(StrictStruct, frozen=True):
     size_bytes: int
     levels: list[float]
     drives: list[float]
@@ -51,13 +48,13 @@ class _Source(_Struct, frozen=True):
     peak: float
 
 
-class _Crosstalk(_Struct, frozen=True):
+class _Crosstalk(StrictStruct, frozen=True):
     sources: list[str]
     level: float
     losses: list[list[float]]
 
 
-class _Document(_Struct, frozen=True):
+class _Document(StrictStruct, frozen=True):
     version: int
     processors: int
     assumed: list[str]

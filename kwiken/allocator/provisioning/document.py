@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -27,19 +27,14 @@ from kwiken.allocator.provisioning.strategies import (
     decide_in_hindsight,
     paid,
 )
-from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 
 PROVISION_VERSION: Final = 1
 MAX_PROVISION_BYTES: Final = 16 << 20  # of a document
 _NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class LoadFacts(_Struct, frozen=True, kw_only=True):
+class LoadFacts(StrictStruct, frozen=True, kw_only=True):
     """What a load curve is like.
 
     Attributes:
@@ -59,7 +54,7 @@ class LoadFacts(_Struct, frozen=True, kw_only=True):
     tolerant: _NotNegative
 
 
-class ChosenOffer(_Struct, frozen=True, kw_only=True):
+class ChosenOffer(StrictStruct, frozen=True, kw_only=True):
     """NodeOffer that the decision uses.
 
     Attributes:
@@ -83,7 +78,7 @@ class ChosenOffer(_Struct, frozen=True, kw_only=True):
     keep_idle_s: _NotNegative = 0.0
 
 
-class SpotRule(_Struct, frozen=True, kw_only=True):
+class SpotRule(StrictStruct, frozen=True, kw_only=True):
     """How work that may be interrupted is served.
 
     Attributes:
@@ -101,7 +96,7 @@ class SpotRule(_Struct, frozen=True, kw_only=True):
     leaves: bool
 
 
-class StrategyCost(_Struct, frozen=True, kw_only=True):
+class StrategyCost(StrictStruct, frozen=True, kw_only=True):
     """Cost of one strategy on a load.
 
     Attributes:
@@ -124,7 +119,7 @@ class StrategyCost(_Struct, frozen=True, kw_only=True):
     interruptions: int = 0
 
 
-class WeeksBest(_Struct, frozen=True, kw_only=True):
+class WeeksBest(StrictStruct, frozen=True, kw_only=True):
     """Strategy that costs least when it is committed to for some weeks or more.
 
     Attributes:
@@ -135,7 +130,7 @@ class WeeksBest(_Struct, frozen=True, kw_only=True):
     strategy: str
 
 
-class Provision(_Struct, frozen=True, kw_only=True):
+class Provision(JsonDocument, frozen=True, kw_only=True):
     """Decision what to reserve and rent.
 
     Attributes:
@@ -152,6 +147,13 @@ class Provision(_Struct, frozen=True, kw_only=True):
         judged: cost of each strategy on that load.
     """
 
+    FORMAT: ClassVar = DocumentFormat(
+        PROVISION_VERSION,
+        MAX_PROVISION_BYTES,
+        ("offers", "prices_of"),
+        "is no provision; kwiken provision -o writes one",
+    )
+
     version: int
     currency: str
     prices_of: str
@@ -163,28 +165,7 @@ class Provision(_Struct, frozen=True, kw_only=True):
     costs: list[StrategyCost]
     by_weeks: list[WeeksBest]
     judged_on: LoadFacts | None = None
-    judged: list[StrategyCost] = []
-
-    def to_json(self) -> str:
-        """The document as indented JSON."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
-
-    @staticmethod
-    def from_json(text: str | bytes, *, where: str) -> Provision:
-        """Document of a JSON text.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the line of broken syntax, or the field that is wrong, unknown or of another
-                version.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_PROVISION_BYTES)
-        if not isinstance(raw, dict) or "offers" not in raw or "prices_of" not in raw:
-            raise InputError("is no provision; kwiken provision -o writes one", where=where)
-        check_version(raw.get("version"), PROVISION_VERSION, where=where)
-        return convert(raw, Provision, where=where)
+    judged: list[StrategyCost] = msgspec.field(default_factory=list)
 
 
 class ProvisionStudy(msgspec.Struct, frozen=True):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 
 LINES_VERSION: Final = 1
 MAX_LINES_BYTES: Final = 16 << 20  # of a document
@@ -19,11 +19,7 @@ _Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class LinedJob(_Struct, frozen=True, kw_only=True):
+class LinedJob(StrictStruct, frozen=True, kw_only=True):
     """Job of a line.
 
     Attributes:
@@ -36,7 +32,7 @@ class LinedJob(_Struct, frozen=True, kw_only=True):
     suits: Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class PlannedLine(_Struct, frozen=True, kw_only=True):
+class PlannedLine(StrictStruct, frozen=True, kw_only=True):
     """Line with its pool, the most demanding line first.
 
     Attributes:
@@ -54,7 +50,7 @@ class PlannedLine(_Struct, frozen=True, kw_only=True):
     memory_gb: _NotNegative
 
 
-class LinesDocument(_Struct, frozen=True, kw_only=True):
+class LinesDocument(JsonDocument, frozen=True, kw_only=True):
     """Lines for a list of jobs on a cluster.
 
     Attributes:
@@ -63,40 +59,28 @@ class LinesDocument(_Struct, frozen=True, kw_only=True):
         lines: lines from the most demanding one down.
     """
 
+    FORMAT: ClassVar = DocumentFormat(
+        LINES_VERSION,
+        MAX_LINES_BYTES,
+        ("lines",),
+        "is no document of lines; kwiken place --lines writes one",
+    )
+
     version: int
     source: str
     lines: Annotated[list[PlannedLine], msgspec.Meta(min_length=1, max_length=MAX_LINES)]
 
-    def to_json(self) -> str:
-        """Document as JSON text."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
-
-    @staticmethod
-    def from_json(text: str | bytes, *, where: str) -> LinesDocument:
-        """Document of a JSON text.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the line of broken syntax, or the field that is wrong, unknown, of another
-                version, or named twice.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_LINES_BYTES)
-        if not isinstance(raw, dict) or "lines" not in raw:
-            raise InputError("is no document of lines; kwiken place --lines writes one", where=where)
-        check_version(raw.get("version"), LINES_VERSION, where=where)
-        found = convert(raw, LinesDocument, where=where)
+    def check(self, where: str) -> None:
+        """Check that names are given once, and that the lines fall."""
         for kind, names in (
-            ("line", [line.name for line in found.lines]),
-            ("job", [job.name for line in found.lines for job in line.jobs]),
-            ("node", [node for line in found.lines for node in line.nodes]),
+            ("line", [line.name for line in self.lines]),
+            ("job", [job.name for line in self.lines for job in line.jobs]),
+            ("node", [node for line in self.lines for node in line.nodes]),
         ):
             seen: set[str] = set()
             for name in names:
                 if name in seen:
                     raise InputError(f"{kind} {name!r} is named twice", where=where)
                 seen.add(name)
-        if any(high.above <= low.above for high, low in pairwise(found.lines)):
+        if any(high.above <= low.above for high, low in pairwise(self.lines)):
             raise InputError("lines: above must fall from the first line to the last", where=where)
-        return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
+from kwiken.base.parsing.documents import StrictStruct
 from kwiken.base.parsing.strict_json import convert
 from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.batch.jobs.job import MAX_MS, MAX_TASKS, BatchJob, BatchStage, StageBytes
@@ -34,11 +35,7 @@ CLOCK: Final = re.compile(r"([01]\d|2[0-3]):[0-5]\d", re.ASCII)  # a time of day
 BEGIN: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d", re.ASCII)
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class RecurringJob(_Struct, frozen=True, kw_only=True):
+class RecurringJob(StrictStruct, frozen=True, kw_only=True):
     """Job that runs again and again.
 
     Attributes:
@@ -50,14 +47,14 @@ class RecurringJob(_Struct, frozen=True, kw_only=True):
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
-    at: Annotated[list[str], msgspec.Meta(max_length=MAX_TIMES)] = []
+    at: Annotated[list[str], msgspec.Meta(max_length=MAX_TIMES)] = msgspec.field(default_factory=list)
     every_minutes: Annotated[float, msgspec.Meta(ge=1, le=MAX_HOURS * 60)] | None = None
     days: Literal["all", "weekdays", "weekends"] = "all"
     input_gb: Annotated[float, msgspec.Meta(gt=0, le=MAX_MS / GB)] | None = None
     input_times: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
 
 
-class RecurringSchedule(_Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
+class RecurringSchedule(StrictStruct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """Schedule of recurring jobs.
 
     Attributes:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument
 from kwiken.batch.racks.planning import PlannedRacks
 from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_PLANNED_S, MAX_RACKS
 from kwiken.batch.racks.schedule import Objective
@@ -93,7 +93,7 @@ class PlannedJob(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     took_s: _Seconds
 
 
-class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class RackPlan(JsonDocument, frozen=True, kw_only=True):
     """Plan of batch jobs on racks, as `kwiken batch plan` writes it.
 
     Attributes:
@@ -107,6 +107,13 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         bound_s: value that no plan of whole racks goes below, seconds.
         jobs: all planned jobs, the highest priority first.
     """
+
+    FORMAT: ClassVar = DocumentFormat(
+        RACK_PLAN_VERSION,
+        MAX_RACK_PLAN,
+        ("minimise",),
+        "is no plan of racks; kwiken batch plan -o writes one",
+    )
 
     version: int = RACK_PLAN_VERSION
     scheduling: Literal["planned", "by arrival", "shortest first", "fair share"] = "planned"
@@ -125,31 +132,16 @@ class RackPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         lines = ",\n".join(msgspec.json.encode(job).decode() for job in self.jobs)
         return f'{start},"jobs":[\n{lines}\n]}}\n'
 
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str) -> RackPlan:
-        """Read a plan.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the field that is missing, unknown or out of range, a job that is there twice,
-                or a rack that the plan does not list.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_RACK_PLAN)
-        if not isinstance(raw, dict) or "minimise" not in raw:
-            raise InputError("is no plan of racks; kwiken batch plan -o writes one", where=where)
-        check_version(raw.get("version"), RACK_PLAN_VERSION, where=where)
-        found = convert(raw, cls, where=where)
-        known, names = set(found.racks), set()
-        for place, job in enumerate(found.jobs):
+    def check(self, where: str) -> None:
+        """Check that jobs are given once, on racks that are listed."""
+        known, names = set(self.racks), set()
+        for place, job in enumerate(self.jobs):
             if job.name in names:
                 raise InputError(f"jobs[{place}].name: {job.name!r} is given twice", where=where)
             names.add(job.name)
             strange = next((rack for rack in (*job.racks, job.further_rack) if rack not in known), None)
             if strange is not None:
                 raise InputError(f"jobs[{place}]: the plan lists no rack {strange!r}", where=where)
-        return found
 
 
 def rack_plan(planned: PlannedRacks, kind: Objective, rack_names: Sequence[str]) -> RackPlan:

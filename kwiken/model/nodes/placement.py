@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 
 VERSION: Final = 1
 PLACED_GATE: Final = "kwiken/placed"  # what a pod of Kubernetes waits for until an upkeep has chosen its node
 MAX_BYTES: Final = 256 << 20  # of a document
 SAME_SIZE: Final = 1e-6  # cores or GB by which a written size may be off
-
-
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
 
 
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -41,7 +37,7 @@ class PlacingStatus(StrEnum):
     BEST_EFFORT = "best-effort"
 
 
-class PlacedNode(_Struct, frozen=True, kw_only=True):
+class PlacedNode(StrictStruct, frozen=True, kw_only=True):
     """Node that a placement uses or could have used.
 
     Attributes:
@@ -57,7 +53,7 @@ class PlacedNode(_Struct, frozen=True, kw_only=True):
     memory_gb: _Positive
 
 
-class PlacedReplica(_Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PlacedReplica(StrictStruct, frozen=True, omit_defaults=True, kw_only=True):
     """One replica.
 
     Attributes:
@@ -74,7 +70,7 @@ class PlacedReplica(_Struct, frozen=True, omit_defaults=True, kw_only=True):
     catch_up_cores: _NotNegative = 0.0
 
 
-class PlacedWorkload(_Struct, frozen=True, kw_only=True):
+class PlacedWorkload(StrictStruct, frozen=True, kw_only=True):
     """One workload with its replicas.
 
     Attributes:
@@ -104,11 +100,11 @@ class PlacedWorkload(_Struct, frozen=True, kw_only=True):
     cost_per_hour: _NotNegative
     nearest: _NotNegative = 0.0
     nearest_empty: _NotNegative = 0.0
-    evicted: dict[str, int] = {}
+    evicted: dict[str, int] = msgspec.field(default_factory=dict)
     replicas: list[PlacedReplica]
 
 
-class Placement(_Struct, frozen=True, kw_only=True):
+class Placement(JsonDocument, frozen=True, kw_only=True):
     """Placement of workloads on the nodes of a cluster.
 
     Attributes:
@@ -117,59 +113,38 @@ class Placement(_Struct, frozen=True, kw_only=True):
         confidence: probability with which each target was to be met, 0 to 1.
     """
 
+    FORMAT: ClassVar = DocumentFormat(VERSION, MAX_BYTES)
+
     version: int
     scheduler: str
     confidence: Annotated[float, msgspec.Meta(gt=0, le=1)]
     nodes: list[PlacedNode]
     workloads: list[PlacedWorkload]
 
-    def to_json(self) -> str:
-        """The placement as JSON, readable by `from_json`."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1).decode() + "\n"
-
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str) -> Placement:
-        """Read a placement.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the field that is missing, unknown, doubled or out of range, or an unknown
-                version.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-        if isinstance(raw, dict):
-            check_version(raw.get("version", VERSION), VERSION, where=where)
-        found = convert(raw, cls, where=where)
-        _check(found, where)
-        return found
-
-
-def _check(placement: Placement, where: str) -> None:
-    """Check that names are unique, and that replicas stand on nodes that are listed and have the room."""
-    room: dict[str, tuple[float, float]] = {}
-    for place, node in enumerate(placement.nodes):
-        if node.name in room:
-            raise InputError(f"nodes[{place}].name: {node.name!r} is given twice", where=where)
-        room[node.name] = node.cores, node.memory_gb
-    names: set[str] = set()
-    for place, workload in enumerate(placement.workloads):
-        path = f"workloads[{place}]"
-        if workload.name in names:
-            raise InputError(f"{path}.name: {workload.name!r} is given twice", where=where)
-        names.add(workload.name)
-        for number, replica in enumerate(workload.replicas):
-            if replica.node not in room:
-                raise InputError(
-                    f"{path}.replicas[{number}].node: no node {replica.node!r} in the document",
-                    where=where,
-                )
-            cores, memory_gb = room[replica.node]
-            cores -= replica.cores + replica.reissue_cores + replica.catch_up_cores
-            memory_gb -= replica.memory_gb
-            if cores < -SAME_SIZE or memory_gb < -SAME_SIZE:
-                raise InputError(
-                    f"{path}.replicas[{number}]: node {replica.node!r} has no room for it", where=where
-                )
-            room[replica.node] = cores, memory_gb
+    def check(self, where: str) -> None:
+        """Check that names are unique, and that replicas stand on nodes that are listed and have the room."""
+        room: dict[str, tuple[float, float]] = {}
+        for place, node in enumerate(self.nodes):
+            if node.name in room:
+                raise InputError(f"nodes[{place}].name: {node.name!r} is given twice", where=where)
+            room[node.name] = node.cores, node.memory_gb
+        names: set[str] = set()
+        for place, workload in enumerate(self.workloads):
+            path = f"workloads[{place}]"
+            if workload.name in names:
+                raise InputError(f"{path}.name: {workload.name!r} is given twice", where=where)
+            names.add(workload.name)
+            for number, replica in enumerate(workload.replicas):
+                if replica.node not in room:
+                    raise InputError(
+                        f"{path}.replicas[{number}].node: no node {replica.node!r} in the document",
+                        where=where,
+                    )
+                cores, memory_gb = room[replica.node]
+                cores -= replica.cores + replica.reissue_cores + replica.catch_up_cores
+                memory_gb -= replica.memory_gb
+                if cores < -SAME_SIZE or memory_gb < -SAME_SIZE:
+                    raise InputError(
+                        f"{path}.replicas[{number}]: node {replica.node!r} has no room for it", where=where
+                    )
+                room[replica.node] = cores, memory_gb

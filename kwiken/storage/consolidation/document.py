@@ -12,6 +12,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
+from kwiken.base.parsing.documents import StrictStruct
 from kwiken.base.parsing.strict_json import convert, parse_json
 from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.storage.consolidation.interference import AccessMix, pair_losses, pair_scores
@@ -28,11 +29,7 @@ _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class DiskClass(_Struct, frozen=True, kw_only=True):
+class DiskClass(StrictStruct, frozen=True, kw_only=True):
     """Disks of a class of nodes.
 
     Attributes:
@@ -52,7 +49,7 @@ class DiskClass(_Struct, frozen=True, kw_only=True):
     peak_w: _Positive = 300.0
 
 
-class DataSet(_Struct, frozen=True, kw_only=True):
+class DataSet(StrictStruct, frozen=True, kw_only=True):
     """Data of one stage.
 
     Attributes:
@@ -87,14 +84,14 @@ class DataSet(_Struct, frozen=True, kw_only=True):
         return DiskCurve(points[:, 0], points[:, 1]).limit(self.target_ms)
 
 
-class DataDocument(_Struct, frozen=True, kw_only=True):
+class DataDocument(StrictStruct, frozen=True, kw_only=True):
     """Disks and data sets."""
 
     disks: Annotated[list[DiskClass], msgspec.Meta(min_length=1, max_length=1000)]
     datasets: Annotated[list[DataSet], msgspec.Meta(min_length=1, max_length=MAX_DATASETS)]
 
 
-class DataLayout(_Struct, frozen=True, kw_only=True):
+class DataLayout(StrictStruct, frozen=True, kw_only=True):
     """Places of data sets.
 
     Attributes:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 from kwiken.storage.model.states import BRANCHES, DEPTH
 from kwiken.storage.trace.block_trace import BlockTrace
 
@@ -24,11 +24,7 @@ _Octave = Annotated[int, msgspec.Meta(ge=0, le=32)]
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class IOClass(_Struct, frozen=True, kw_only=True):
+class IOClass(StrictStruct, frozen=True, kw_only=True):
     """Class of I/Os.
 
     Attributes:
@@ -44,7 +40,7 @@ class IOClass(_Struct, frozen=True, kw_only=True):
     joined: bool
 
 
-class GapLaw(_Struct, frozen=True, kw_only=True):
+class GapLaw(StrictStruct, frozen=True, kw_only=True):
     """Law of the time from the I/O before, for I/Os alike.
 
     Attributes:
@@ -68,7 +64,7 @@ class GapLaw(_Struct, frozen=True, kw_only=True):
     quantiles_ms: Annotated[list[_Real], msgspec.Meta(min_length=2, max_length=10_000)]
 
 
-class ReuseLaw(_Struct, frozen=True, kw_only=True):
+class ReuseLaw(StrictStruct, frozen=True, kw_only=True):
     """Law of how many I/Os of a volume ago a block was touched, and by what.
 
     Attributes:
@@ -94,7 +90,7 @@ class ReuseLaw(_Struct, frozen=True, kw_only=True):
     ]
 
 
-class VolumeModel(_Struct, frozen=True, kw_only=True):
+class VolumeModel(StrictStruct, frozen=True, kw_only=True):
     """One volume, or some that are alike: range, states, how far back blocks are touched again.
 
     Attributes:
@@ -109,7 +105,7 @@ class VolumeModel(_Struct, frozen=True, kw_only=True):
     """
 
     name: _Name
-    others: Annotated[list[_Name], msgspec.Meta(max_length=MAX_STREAMS)] = []
+    others: Annotated[list[_Name], msgspec.Meta(max_length=MAX_STREAMS)] = msgspec.field(default_factory=list)
     low: _Bytes
     high: _Bytes
     align: Annotated[int, msgspec.Meta(ge=1, le=1 << 32)]
@@ -126,7 +122,7 @@ class VolumeModel(_Struct, frozen=True, kw_only=True):
         return [self.name, *self.others]
 
 
-class StreamModel(_Struct, frozen=True, kw_only=True):
+class StreamModel(StrictStruct, frozen=True, kw_only=True):
     """I/Os of one thread on one volume, or on each of some that are alike: a chain over the volume's states.
 
     Attributes:
@@ -151,7 +147,7 @@ class StreamModel(_Struct, frozen=True, kw_only=True):
     departures: Annotated[list[tuple[_Count, _Count, _Count]], msgspec.Meta(max_length=MAX_ROWS)]
 
 
-class TrainedOn(_Struct, frozen=True, kw_only=True):
+class TrainedOn(StrictStruct, frozen=True, kw_only=True):
     """The trace that a model was trained on.
 
     Attributes:
@@ -167,7 +163,7 @@ class TrainedOn(_Struct, frozen=True, kw_only=True):
     levels: Annotated[int, msgspec.Meta(ge=1, le=DEPTH)] | None = None
 
 
-class StorageModel(_Struct, frozen=True, kw_only=True):
+class StorageModel(JsonDocument, frozen=True, kw_only=True):
     """Storage workload: streams of I/Os over states, their classes, order, gaps and rate by window.
 
     Attributes:
@@ -182,6 +178,8 @@ class StorageModel(_Struct, frozen=True, kw_only=True):
         window_s: length of a window of the rate, seconds.
         windows: (w,) number of I/Os in each window, in order.
     """
+
+    FORMAT: ClassVar = DocumentFormat(STORAGE_VERSION, MAX_MODEL_BYTES, indented=False)
 
     version: Annotated[int, msgspec.Meta(ge=1)]
     trained: TrainedOn
@@ -217,36 +215,19 @@ class StorageModel(_Struct, frozen=True, kw_only=True):
         """Mean number of I/Os a second."""
         return 1000.0 / self.gaps[0].mean_ms if self.gaps[0].mean_ms > 0 else 0.0
 
-    def to_json(self) -> str:
-        """The document as JSON, one line."""
-        return msgspec.json.encode(self).decode() + "\n"
-
-
-def model_from_json(text: str | bytes, *, where: str) -> StorageModel:
-    """Read a model strictly.
-
-    Args:
-        where: source to name in errors, such as a file's path.
-
-    Raises:
-        InputError: broken JSON, a wrong or unknown field, a number out of bounds, an index of nothing.
-    """
-    document = parse_json(text, where=where, max_bytes=MAX_MODEL_BYTES)
-    if isinstance(document, dict):
-        check_version(document.get("version", STORAGE_VERSION), STORAGE_VERSION, where=where)
-    model = convert(document, StorageModel, where=where)
-    for number, volume in enumerate(model.volumes):
-        _check_volume(volume, f"{where}: volumes[{number}]")
-    for number, stream in enumerate(model.streams):
-        _check_stream(model, stream, f"{where}: streams[{number}]")
-    _check_names(model, where)
-    members = len(model.members)
-    for number, (source, target, _) in enumerate(model.order):
-        if max(source, target) >= members:
-            raise InputError(f"order[{number}]: names a stream that is not there", where=where)
-    if not sum(model.windows):
-        raise InputError("windows: no window holds an I/O", where=where)
-    return model
+    def check(self, where: str) -> None:
+        """Check that indices name what is there, and that there is an I/O."""
+        for number, volume in enumerate(self.volumes):
+            _check_volume(volume, f"{where}: volumes[{number}]")
+        for number, stream in enumerate(self.streams):
+            _check_stream(self, stream, f"{where}: streams[{number}]")
+        _check_names(self, where)
+        members = len(self.members)
+        for number, (source, target, _) in enumerate(self.order):
+            if max(source, target) >= members:
+                raise InputError(f"order[{number}]: names a stream that is not there", where=where)
+        if not sum(self.windows):
+            raise InputError("windows: no window holds an I/O", where=where)
 
 
 def _check_names(model: StorageModel, where: str) -> None:

@@ -30,7 +30,7 @@ from kwiken.export.plans.calls import read_targets
 from kwiken.model.nodes.document import cluster_from_toml
 from kwiken.model.nodes.placement import Placement
 from kwiken.storage.consolidation.document import datasets_from_toml, demand_from_text, history_from_csv
-from kwiken.storage.model.document import model_from_json
+from kwiken.storage.model.document import StorageModel
 from kwiken.storage.trace.formats import trace_from_text
 from kwiken.tail.queueing.load.queues_document import queues_from_toml
 from kwiken.traffic.document import TrafficModel
@@ -83,7 +83,7 @@ DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "rack_plan": lambda data: RackPlan.from_json(data, where="plan"),
     "racks": lambda data: cluster_from_toml(data, where="racks"),
     "recording": lambda data: recording_from_json(data, where="recording"),
-    "storage_model": lambda data: model_from_json(data, where="model"),
+    "storage_model": lambda data: StorageModel.from_json(data, where="model"),
     "targets": read_targets,
     "traffic": lambda data: TrafficModel.from_json(data, where="traffic"),
     "usage": _usage,

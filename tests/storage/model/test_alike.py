@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.export.block_io.fio import fio_job
-from kwiken.storage.model.document import model_from_json
+from kwiken.storage.model.document import StorageModel
 from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.states import alike_volumes, is_free
 from kwiken.storage.model.training import train
@@ -163,7 +163,7 @@ def test_an_even_tree_is_of_each_volume_alone() -> None:
 
 def test_documents_whose_volumes_do_not_fit_are_refused() -> None:
     model = train(striped_trace(4000, parts=5))
-    assert model_from_json(model.to_json(), where="x") == model
+    assert StorageModel.from_json(model.to_json(), where="x") == model
     first = model.volumes[0]
     twice = msgspec.structs.replace(first, others=["1", "1"])
     parted = msgspec.structs.replace(model, streams=[model.streams[0], *model.streams])
@@ -173,4 +173,4 @@ def test_documents_whose_volumes_do_not_fit_are_refused() -> None:
         (msgspec.structs.replace(model, order=[(0, 6, 1), *model.order]), "order"),
     ):
         with pytest.raises(InputError, match=reason):
-            model_from_json(json.dumps(json.loads(wrong.to_json())), where="x")
+            StorageModel.from_json(json.dumps(json.loads(wrong.to_json())), where="x")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kwiken.base.errors import InputError
-from kwiken.storage.model.document import model_from_json
+from kwiken.storage.model.document import StorageModel
 from kwiken.storage.model.states import transitions_flat, transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.formats import trace_from_text
@@ -54,7 +54,7 @@ def test_level_one_is_level_two_without_its_second_digit() -> None:
 def test_the_document_round_trips() -> None:
     model = train(zipf_trace(5000))
     text = model.to_json()
-    assert model_from_json(text, where="x").to_json() == text
+    assert StorageModel.from_json(text, where="x").to_json() == text
 
 
 def changed(**fields: Any) -> str:
@@ -76,7 +76,7 @@ def changed(**fields: Any) -> str:
 )
 def test_bad_documents_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        model_from_json(text, where="x")
+        StorageModel.from_json(text, where="x")
 
 
 @pytest.mark.parametrize(

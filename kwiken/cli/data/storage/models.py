@@ -39,6 +39,6 @@ def load_model(path: str) -> StorageModel:
         InputError: names the file and field, and what in it is wrong.
     """
     text = read_text(path, MAX_MODEL_FILE)
-    from kwiken.storage.model.document import model_from_json
+    from kwiken.storage.model.document import StorageModel
 
-    return model_from_json(text, where=path)
+    return StorageModel.from_json(text, where=path)
