@@ -136,6 +136,7 @@ def command(
         metrics=server.metrics,
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
+        log_level=server.log_level,
         allowed_hosts=list(allowed_hosts),
         siblings=list(siblings),
         name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",

@@ -14,7 +14,7 @@ from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.options import NOT_NEGATIVE
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process.log_format import LogFormat
+    from kwiken.runtime.process.log_format import LogFormat, LogLevel
     from kwiken.runtime.process.specs import TraceMode
     from kwiken.runtime.wire.tls.files import TlsFiles
 
@@ -49,6 +49,7 @@ class ServerSettings:
     metrics: Literal["open", "token", "off"]
     metrics_otlp: str | None
     log_format: LogFormat
+    log_level: LogLevel
     tls_cert: str | None
     tls_key: str | None
     tls_ca: str | None
@@ -75,6 +76,7 @@ class ServerSettings:
             "--metrics": self.metrics,
             "--metrics-otlp": self.metrics_otlp,
             "--log-format": self.log_format,
+            "--log-level": self.log_level,
             "--tls-cert": self.tls_cert,
             "--tls-key": self.tls_key,
             "--tls-ca": self.tls_ca,
@@ -193,6 +195,13 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
             default="text",
             show_default=True,
             help="Format of the log's lines on stderr.",
+        ),
+        click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default="info",
+            show_default=True,
+            help="Lowest level of the log's lines, those of the stages' own loggers included.",
         ),
         click.option(
             "--tls-cert",

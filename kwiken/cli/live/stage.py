@@ -53,6 +53,7 @@ def command(*, server: ServerSettings, stage: str, node: str | None, max_infligh
         shows_metrics=server.metrics != "off",
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
+        log_level=server.log_level,
         tls=server.tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

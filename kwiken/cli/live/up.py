@@ -163,8 +163,7 @@ def command(
     from kwiken.runtime.cluster.settings import ClusterSettings
     from kwiken.runtime.process.log_limits import set_up_logs
 
-    set_up_logs(server.log_format, "supervisor", level=logging.INFO)
-    LOG.setLevel(logging.INFO)
+    set_up_logs(server.log_format, "supervisor", level=server.log_level)
     traces = server.traces
     if autopilot.wanted and traces is None:
         traces = str(Path(state) / TRACES)
@@ -182,6 +181,7 @@ def command(
         metrics=server.metrics,
         metrics_otlp=server.metrics_otlp,
         log_format=server.log_format,
+        log_level=server.log_level,
         allowed_hosts=allowed_hosts,
         gateways=gateways,
         lines=lines,

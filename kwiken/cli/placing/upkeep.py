@@ -94,7 +94,7 @@ def command(
     from kwiken.runtime.process.log_limits import set_up_logs
     from kwiken.upkeep.kubernetes.api import ApiAddress
 
-    set_up_logs(log_format, "upkeep", level=logging.INFO)
+    set_up_logs(log_format, "upkeep")
     LOG.setLevel(logging.INFO)
     if api is None:
         address = ApiAddress.within(namespace)

@@ -52,6 +52,8 @@ class Event(StrEnum):
     PROCESS_NOT_STARTED = "process_not_started", "A process does not start; with the next try."
     PROCESS_UNRESPONSIVE = "process_unresponsive", "A process hung and is killed."
     PROCESS_FAILED = "process_failed", "A server ended by an error; with its traceback."
+    SERVING = "serving", "A gateway or a replica takes requests at this address."
+    ANSWER_UNFIT = "answer_unfit", "An answer or an input does not have the type that its stage says."
     CLUSTER_UP = "cluster_up", "`kwiken up` serves requests."
     CLUSTER_STOPPING = "cluster_stopping", "`kwiken up` ends its processes."
     CLUSTER_CROWDED = "cluster_crowded", "Fewer processors than processes: latencies suffer."

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE
-from kwiken.runtime.process.log_format import LogFormat
+from kwiken.runtime.process.log_format import LogFormat, LogLevel
 from kwiken.runtime.process.specs import TraceMode
 from kwiken.runtime.wire.tls.files import TlsFiles
 
@@ -57,6 +57,7 @@ class ClusterSettings:
     metrics: Literal["open", "token", "off"] = "open"
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
     lines: str | None = None
     tls: TlsFiles | None = None
     log: Path | None = None

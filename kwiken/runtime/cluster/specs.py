@@ -68,6 +68,7 @@ def gateway_spec(
         trace_share=settings.trace_share,
         grace_s=settings.grace_s,
         log_format=settings.log_format,
+        log_level=settings.log_level,
         kept=str(kept),
         follows_kept=settings.gateways > 1,
         takes_over=takes_over,
@@ -100,6 +101,7 @@ def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: st
         shows_metrics=settings.metrics != "off",
         metrics_otlp=settings.metrics_otlp,
         log_format=settings.log_format,
+        log_level=settings.log_level,
     )
 
 

@@ -12,6 +12,7 @@ from kwiken.base.printable import printable
 from kwiken.runtime.base.log_events import EVENT, TRACE
 
 LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 NO_EVENT: Final = "other"
 LIBRARY: Final = "kwiken"
 

@@ -18,7 +18,7 @@ from kwiken.base.printable import printable
 from kwiken.runtime.base.log_events import EVENT, Event, about
 from kwiken.runtime.base.token_bucket import TokenBucket
 from kwiken.runtime.base.tracebacks import brief_trace
-from kwiken.runtime.process.log_format import LogFormat, formatter_of
+from kwiken.runtime.process.log_format import LIBRARY, LogFormat, LogLevel, formatter_of
 
 BURST: Final = 10  # lines of one kind at once
 EVERY_S: Final = 10.0  # interval of further lines of one kind
@@ -110,11 +110,12 @@ class LimitFilter(logging.Filter):
         return True
 
 
-def set_up_logs(log_format: LogFormat, process: str, *, level: int = logging.WARNING) -> None:
+def set_up_logs(log_format: LogFormat, process: str, *, level: LogLevel = "info") -> None:
     """Limit and format what this process logs, by its present handlers; later ones are not limited.
 
     Handlers that the service's code has set keep their format. Without any, lines go to standard error in the
-    given format.
+    given format, from the given level on; libraries of this project log warnings and errors alone, unless the
+    level is `debug`.
 
     Args:
         process: name of the process in each line.
@@ -122,10 +123,20 @@ def set_up_logs(log_format: LogFormat, process: str, *, level: int = logging.WAR
     """
     limits = LimitFilter()
     last_resort = [logging.lastResort] if logging.lastResort is not None else []
+    lowest = logging.getLevelNamesMapping()[level.upper()]
     for handler in last_resort:
-        handler.setLevel(level)
+        handler.setLevel(lowest)
         handler.setFormatter(formatter_of(log_format, process))
-    for handler in (*logging.getLogger().handlers, *last_resort):
+    root = logging.getLogger()
+    if not root.handlers:
+        root.setLevel(lowest)
+        for name in OURS - {LIBRARY}:
+            logging.getLogger(name).setLevel(lowest if level == "debug" else logging.WARNING)
+        if log_format == "json":  # Python's own warnings would be plain lines
+            logging.captureWarnings(capture=True)
+            for handler in last_resort:
+                logging.getLogger("py.warnings").addHandler(handler)
+    for handler in (*root.handlers, *last_resort):
         if not any(isinstance(each, LimitFilter) for each in handler.filters):
             handler.addFilter(limits)
 

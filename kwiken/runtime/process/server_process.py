@@ -27,7 +27,7 @@ import msgspec
 from kwiken.base.errors import KwikenError
 from kwiken.model.service.service import Service
 from kwiken.runtime.base.event_loop import cancel_and_wait
-from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.base.log_events import Event, about, log_event
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.process.log_limits import log_loop_error, set_up_logs
 from kwiken.runtime.process.malloc import give_memory_back, return_freed, trim
@@ -54,7 +54,7 @@ def run(main: Callable[[asyncio.Event], Awaitable[None]], spec: Spec) -> None:
     """
     give_memory_back()
     _open_more_files()
-    set_up_logs(spec.log_format, process_name(spec))
+    set_up_logs(spec.log_format, process_name(spec), level=spec.log_level)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's core writes lines of its own to stderr
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_with_signals(main))
@@ -64,12 +64,20 @@ def run_server(spec: Spec, service: Service, announce: Announce) -> None:
     """Serve in this process until it is told to stop, then stop gracefully.
 
     Args:
-        announce: called with the URL once the server is ready.
+        announce: called with the URL once the server is ready, if the log is for people; a log in JSON has
+            a line of its own.
 
     Raises:
         KwikenError: the server cannot be run as specified.
     """
-    run(lambda stop: serve(spec, service, stop, announce), spec)
+
+    def ready(url: str) -> None:
+        if spec.log_format == "json":
+            log_event(LOG, Event.SERVING, f"{service.name} at {url}")
+        else:
+            announce(url)
+
+    run(lambda stop: serve(spec, service, stop, ready), spec)
 
 
 def process_name(spec: Spec) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE
-from kwiken.runtime.process.log_format import LogFormat
+from kwiken.runtime.process.log_format import LogFormat, LogLevel
 from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.base import Replica
 
@@ -44,6 +44,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     shows_metrics: bool = True
     metrics_otlp: str | None = None
     log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
     tls: TlsFiles | None = None
 
 
@@ -117,6 +118,7 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     tls: TlsFiles | None = None
     replica_tls: TlsFiles | None = None
     log_format: LogFormat = "text"
+    log_level: LogLevel = "info"
 
 
 Spec = ReplicaSpec | GatewaySpec

@@ -15,6 +15,7 @@ import msgspec
 from kwiken.base.errors import InputError
 from kwiken.model.service.service import Service
 from kwiken.otel.write.records import ExceptionRecord
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.handler_errors import is_own, kind_and_message, log_handler_error
@@ -179,6 +180,9 @@ class StageRunner:
         try:
             inputs = self._codec.inputs(body)
         except InputError as error:
+            parent = wire.parse_traceparent(traceparent)
+            trace_id = parent.trace_id if parent is not None else 0
+            LOG.warning("%s", error, extra=about(Event.ANSWER_UNFIT, trace_id=trace_id))
             return self._failed(error, None)
         words = {}
         if self._codec.takes_shard:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -15,6 +16,7 @@ from kwiken.runtime.base.errors import (
     UnfitError,
     failed_call,
 )
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.stage_state import ATTEMPT_OUTCOMES
@@ -22,6 +24,7 @@ from kwiken.runtime.decisions.trace_sampling import KeepReason
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, describe
 from kwiken.runtime.wire.transport.base import Reply
 
+LOG = logging.getLogger("kwiken.gateway")
 # Share of the time after which a call counts against its replica, from which on a call without an answer is
 # reported as a loss of the request.
 SUSPECT_SHARE = 0.5
@@ -104,7 +107,11 @@ class Attempts(msgspec.Struct, eq=False):
         )
         lost = isinstance(error, LostError) or (isinstance(error, HandlerError) and error.of_process)
         if isinstance(error, UnfitError) or (isinstance(error, HandlerError) and not lost):
-            how = LOST if isinstance(error, UnfitError) else FINAL
+            how = FINAL
+            if isinstance(error, UnfitError):
+                how = LOST
+                extra = about(Event.ANSWER_UNFIT, trace_id=self.site.request.trace_id)
+                LOG.warning("%s", error, extra=extra)
             picker.raised(target, attempt.ticket, now)
         elif isinstance(error, RefusedError):
             how = REFUSED
