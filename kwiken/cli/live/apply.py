@@ -10,6 +10,7 @@ import click
 from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway.remote import ask, remote_gateway, token_file_option
+from kwiken.cli.live.gateway.status_tables import where_in_force
 from kwiken.cli.shared.options import load_plan, service_name
 
 if TYPE_CHECKING:
@@ -40,7 +41,12 @@ def command(
     service = document.service if document is not None else service_name(remove or "")
     address, token = remote_gateway(url, token_file) if url is not None else _local(Path(state), service)
     _put(address, token, document, where=plan if plan is not None else service)
-    note(f"{service}: {'plan applied' if plan is not None else 'plan removed'} at {address}")
+    done = "plan applied" if plan is not None else "plan removed"
+    status = ask(address, token, lambda client: client.status())
+    count = len(status.get("gateways") or ())
+    note(f"{service}: {done} at {address}" + (f", in force at {count} gateways" if count > 1 else ""))
+    for line in where_in_force(status):
+        note(f"{service}: {line}; it takes the newest plan within seconds of an answer")
 
 
 def _local(state: Path, service: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from kwiken.cli.live.gateway.status_tables import (
     replica_rows,
     request_row,
     stage_rows,
+    where_in_force,
     wrapped,
 )
 from kwiken.cli.shared.options import json_option, service_name
@@ -312,8 +313,8 @@ def _show_runtime(cluster: dict[str, Any]) -> None:
     gateways = cluster["runtime"].get("gateways") or []
     if len(gateways) > 1:
         _table("", GATEWAYS, gateway_rows(gateways))
-    for silent in cluster["runtime"].get("gateways_silent") or ():
-        note(f"kwiken: {cluster['service']}: no answer from gateway {silent}")
+    for line in where_in_force(cluster["runtime"]):
+        note(f"kwiken: {cluster['service']}: {line}")
     _table("", STAGES, stage_rows(cluster["runtime"]))
     if lines := cluster["runtime"].get("lines"):
         limit = "all" if lines["limit"] is None else str(lines["limit"])

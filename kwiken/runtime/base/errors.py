@@ -64,10 +64,6 @@ class PlanNotSavedError(KwikenError):
     """The plan could not be saved for a gateway that takes over, so it was not put in force."""
 
 
-class PlanNotSharedError(KwikenError):
-    """The plan is in force at this gateway, and a sibling did not take it."""
-
-
 class OverloadError(KwikenError):
     """The request was turned away before any work was done.
 

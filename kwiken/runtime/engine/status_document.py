@@ -117,8 +117,9 @@ class ExecutorStatus(TypedDict):
 class Status(ExecutorStatus):
     """Status of a gateway, or of several together, which has `gateways` and those that did not answer.
 
-    `answered` counts requests by status of HTTP, `author` put the plan in force, `autopilot` is the last note
-    of an autopilot, and `plan_unkept` the reason why the plan in force is not saved.
+    `answered` counts requests by status of HTTP, `author` put the plan in force, `revision` is its own, made
+    at gateway `by`, `autopilot` is the last note of an autopilot, `plan_unkept` the reason why the plan in
+    force is not saved.
     """
 
     service: str
@@ -127,6 +128,8 @@ class Status(ExecutorStatus):
     uptime_s: float
     answered: dict[str, int]
     author: str | None
+    revision: int
+    by: str
     autopilot: dict[str, Any] | None
     plan_unkept: str | None
     gateways: NotRequired[list[dict[str, Any]]]
@@ -168,7 +171,7 @@ def gateway_lines(statuses: Sequence[Figures]) -> list[dict[str, Any]]:
             "gateway": status.get("gateway", ""),
             **{name: status[name] for name in ("requests", "failed", "partial", "shed", "reissues")},
             "recent": {name: status["recent"][name] for name in ("rate_per_s", "p50_ms", "p99_ms")},
-            "plan": status["plan"],
+            **{name: status.get(name) for name in ("plan", "revision", "by")},
         }
         for status in statuses
     ]
@@ -246,7 +249,8 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     **dict.fromkeys(
         ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
     ),
-    **dict.fromkeys(("foreign", "trouble", "plan_unkept", "state"), _first),
+    "revision": max,
+    **dict.fromkeys(("foreign", "trouble", "by", "plan_unkept", "state"), _first),
     # Where gateways have yet to follow, a trial is told of as soon as one has it.
     **dict.fromkeys(("trial_share", "control_share", "charged", "observed"), max),
     "trial": _first,

@@ -14,7 +14,6 @@ from kwiken.runtime.base.errors import (
     HandlerError,
     OverloadError,
     PlanNotSavedError,
-    PlanNotSharedError,
     StoppingError,
     UnavailableError,
 )
@@ -112,7 +111,6 @@ _STATUS: Final = (
     (OverloadError, UNAVAILABLE),
     (UnavailableError, UNAVAILABLE),
     (PlanNotSavedError, 507),
-    (PlanNotSharedError, 502),
     (InputError, 400),
     (DefinitionError, 400),
     (KwikenError, BAD_GATEWAY),

@@ -90,6 +90,7 @@ class Gateway:
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         self.control = Control(service, executor, token=settings.token, status=self._figures)
+        self.control.name = settings.name or self.control.name
         live = LivePage(service, executor, SystemClock(), steered=self.control.steered)
         self._measured = SelfMeasurement(
             executor,

@@ -25,6 +25,7 @@ from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import NameResolver, SiblingNames, parse_endpoint
 from kwiken.runtime.gateway.control.plan_files import PlanFile, SharedPlan
+from kwiken.runtime.gateway.control.plan_revision import PlanRevision
 from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.siblings import Siblings
 from kwiken.runtime.gateway.control.steering import Author
@@ -112,7 +113,6 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 gateway.control.siblings = Siblings(
                     lambda: [*spec.gateways, *siblings.urls()], token, tls=tls
                 )
-                gateway.control.passes_plans_on = bool(spec.siblings)
             foreign = transport if isinstance(transport, ForeignTransport) else None
             exchange = _exchange(spec, gateway, executor)
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
@@ -137,18 +137,15 @@ def _kinds(spec: GatewaySpec, service: Service) -> RequestKinds | None:
 
 def _exchange(spec: GatewaySpec, gateway: Gateway, executor: Executor) -> Exchange:
     """Exchange with the siblings; a gateway without any has the whole budget."""
-    siblings, name = gateway.control.siblings, spec.name or gateway.control.siblings.instance
     budget = SharedBudget(
         executor.ledger,
-        name,
+        spec.name or gateway.control.name,
         time.monotonic(),
         least=0 if spec.siblings else max(1, len(spec.gateways)),
         first=not (spec.siblings or spec.takes_over) or len(spec.gateways) == 1,
     )
     file = Path(f"{spec.kept}.{spec.name}") if spec.kept is not None else None
-    exchange = Exchange(siblings, budget, executor.ledger, file)
-    gateway.control.exchange = exchange.answer
-    return exchange
+    return Exchange(gateway.control, budget, executor.ledger, file)
 
 
 async def _serve(
@@ -229,15 +226,15 @@ def _begin_with_plan(
     """Put the first plan in force, and save each plan for a gateway that takes over."""
     if kept is not None:
 
-        def save(plan: bytes, *, author: Author | None, turn: int, must: bool) -> None:
+        def save(plan: bytes, *, author: Author | None, revision: PlanRevision, must: bool) -> None:
             stamp = plan_file.seen if plan_file is not None else None
-            kept.save(plan, stamp, author=author, turn=turn, must=must)
+            kept.save(plan, stamp, author=author, revision=revision, must=must)
 
         control.save_plan = save
         control.unsaved_reason = lambda: kept.trouble
     if kept is None or not spec.takes_over:
         if plan_file is not None:
-            plan_file.load()
+            plan_file.load(first=True)
     elif plan_file is not None:
         plan_file.resume(kept)
     elif (note := kept.read()) is not None:

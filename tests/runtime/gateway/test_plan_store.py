@@ -18,6 +18,7 @@ from kwiken.runtime.base.event_loop import cancel_and_wait
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.plan_files import SharedPlan
+from kwiken.runtime.gateway.control.plan_revision import PlanRevision
 from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.steering import SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of
@@ -122,8 +123,8 @@ async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path:
     executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
     control = Control(service, executor, token="t", status=dict)
     kept = PlanStore(tmp_path / "a.plan")
-    control.save_plan = lambda plan, *, author, turn, must: kept.save(
-        plan, None, author=author, turn=turn, must=must
+    control.save_plan = lambda plan, *, author, revision, must: kept.save(
+        plan, None, author=author, revision=revision, must=must
     )
     control.unsaved_reason = lambda: kept.trouble
     nobody: Any = None
@@ -152,8 +153,8 @@ def control_with(kept: PlanStore) -> Control:
         rng=random.Random(1),
     )
     control = Control(service, executor, token="t", status=dict)
-    control.save_plan = lambda plan, *, author, turn, must: kept.save(
-        plan, None, author=author, turn=turn, must=must
+    control.save_plan = lambda plan, *, author, revision, must: kept.save(
+        plan, None, author=author, revision=revision, must=must
     )
     return control
 
@@ -202,10 +203,10 @@ async def test_a_persons_act_at_one_gateway_outlasts_what_an_autopilot_puts_at_a
     await second.resume(nobody)
     follow(kept, first)
     assert [first.author, second.author] == ["autopilot", "autopilot"]
-    # A gateway that starts anew goes on with the same count of acts.
+    # A gateway that starts anew goes on with the same revision.
     later = control_with(kept)
     follow(kept, later)
-    assert (later.turn, later.author) == (2, "autopilot")
+    assert (later.revision, later.author) == (second.revision, "autopilot")
 
 
 async def test_a_plan_that_another_gateway_could_save_is_no_trouble_any_longer(tmp_path: Path) -> None:
@@ -217,7 +218,7 @@ async def test_a_plan_that_another_gateway_could_save_is_no_trouble_any_longer(t
     own.save(b"null", None)
     troubles = [own.trouble]
     free(own)
-    others.save(msgspec.json.encode(plan_for()), None, author="person", turn=1)
+    others.save(msgspec.json.encode(plan_for()), None, author="person", revision=PlanRevision(1, "a"))
     for _ in range(600):
         if control.author == "person":
             break

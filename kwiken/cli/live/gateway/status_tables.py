@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -53,6 +53,23 @@ def gateway_rows(lines: Sequence[dict[str, Any]]) -> Rows:
         )
         for line in lines
     ]
+
+
+def where_in_force(status: Mapping[str, Any]) -> list[str]:
+    """Lines that say which gateway has which plan, where they differ, and which gateways do not answer.
+
+    Args:
+        status: combined status of all gateways.
+    """
+    lines = status.get("gateways") or []
+    silent = [f"no answer from gateway {each}" for each in status.get("gateways_silent") or ()]
+    if len({line["plan"] for line in lines}) < 2:  # noqa: PLR2004 - they agree
+        return silent
+    return [
+        f"gateway {line['gateway'] or '-'} has plan {line['plan'] or 'none'}, revision {line.get('revision')}"
+        f" by {line.get('by') or 'its start'}"
+        for line in lines
+    ] + silent
 
 
 def line_rows(lines: dict[str, Any]) -> Rows:

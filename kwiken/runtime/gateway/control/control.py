@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hmac
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -13,9 +14,10 @@ from aiohttp import web
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Plan
 from kwiken.model.service.service import Service
-from kwiken.runtime.base.errors import PlanNotSavedError, PlanNotSharedError
+from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.status_document import merged_status
+from kwiken.runtime.gateway.control.plan_revision import FIRST, PlanOffer, PlanRevision
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings, is_alone
 from kwiken.runtime.gateway.control.steering import (
     AUTOPILOT,
@@ -48,7 +50,7 @@ class Denied(Exception):  # noqa: N818 - an answer, not a fault
 class SavePlan(Protocol):
     """Function that saves a plan for a gateway that takes over."""
 
-    def __call__(self, plan: bytes, *, author: Author | None, turn: int, must: bool) -> None:
+    def __call__(self, plan: bytes, *, author: Author | None, revision: PlanRevision, must: bool) -> None:
         """Save a plan and who put it in force; raises PlanNotSavedError if it must be saved and cannot be."""
 
 
@@ -77,11 +79,12 @@ class Control:
         self.gateways: tuple[str, ...] = ()  # URL of each gateway of the cluster
         self.siblings: Siblings = NO_SIBLINGS
         self.exchange: Callable[[web.BaseRequest], Awaitable[Any]] | None = None  # answers siblings
-        self.passes_plans_on = False  # to siblings, which learn of plans in no other way
+        self.share_plan: Callable[[], Awaitable[None]] | None = None  # offers the plan in force to siblings
+        self.name = self.siblings.instance  # of the gateway
         self.save_plan: SavePlan | None = None  # takes every plan that was put in force
         self.unsaved_reason: Callable[[], str | None] = lambda: None  # why the one in force is not noted
         self.author: Author | None = None  # who put the plan in force
-        self.turn = 0  # number of times that a person acted at any gateway; what is older gives way
+        self.revision = FIRST  # of the plan in force; an older one gives way
         self.note: AutopilotNote | None = None  # the autopilot's last one
         self._epoch = 0  # of the autopilot's lease
         self._crowded: list[str] = []  # nodes without headroom
@@ -120,29 +123,20 @@ class Control:
         if request.method == "PUT":
             body = await request.read()
             self.apply(body, where="plan", must=request.headers.get(wire.KEEPS) != "1")
-            if self.passes_plans_on and not is_alone(request.rel_url.query):
-                await self._pass_on(body)
+            if self.share_plan is not None and not is_alone(request.rel_url.query):
+                await self.share_plan()
         return self._executor.plan
 
-    async def _pass_on(self, plan: bytes) -> None:
-        """Put a plan in force at the siblings too.
+    def _next_revision(self, author: Author | None) -> PlanRevision:
+        return self.revision.after(author, self.name, time.time_ns() // 1_000_000)
 
-        Raises:
-            PlanNotSharedError: one did not take it; it is in force here, and at the others.
-        """
-        answers = await self.siblings.ask("/v1/plan", method="PUT", body=plan)
-        if answers.silent:
-            raise PlanNotSharedError(
-                f"the plan is in force here, and not at {'; '.join(answers.silent)}; apply it again"
-            )
-
-    def apply(self, text: bytes, *, where: str, author: Author | None = PERSON, must: bool = False) -> None:
+    def apply(self, text: bytes, *, where: str, must: bool = False, first: bool = False) -> None:
         """Put a plan in force, whole or not at all.
 
         Args:
             text: plan as JSON; null for no plan.
-            author: who puts it in force; None for nobody.
             must: whether to refuse a plan that cannot be saved for a gateway that takes over.
+            first: whether the gateway starts with it, so that a plan of any sibling is newer.
 
         Raises:
             InputError: the text is not a plan, or a plan for another service.
@@ -150,17 +144,17 @@ class Control:
             PlanNotSavedError: the plan must be saved and cannot be.
         """
         before = self._executor.plan, self.author
-        plan = self._put(text, where, author)
-        turn = self.turn + (author == PERSON)
+        plan = self._put(text, where, PERSON)
+        revision = self.revision if first else self._next_revision(PERSON)
         try:
             if self.save_plan is not None:
                 must = must and plan is not None
-                self.save_plan(msgspec.json.encode(plan), author=author, turn=turn, must=must)
+                self.save_plan(msgspec.json.encode(plan), author=PERSON, revision=revision, must=must)
         except PlanNotSavedError:
             self._executor.apply(before[0])  # no request has run in between
             self.author = before[1]
             raise
-        self.turn = turn
+        self.revision = revision
 
     def _put(self, text: bytes, where: str, author: Author | None) -> Plan | None:
         text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
@@ -169,29 +163,46 @@ class Control:
         self.author = author
         return plan
 
-    def adopt(self, text: bytes, *, where: str, author: Author | None = PERSON, turn: int = 0) -> None:
-        """Put a plan in force that is saved already, whole or not at all; the one in force goes on as it is.
+    def adopt(
+        self, text: bytes, *, where: str, author: Author | None = PERSON, revision: PlanRevision = FIRST
+    ) -> None:
+        """Put a plan of another gateway in force, whole or not at all; the same plan goes on as it is.
 
-        What an autopilot put at one gateway before it could know of a person's act at this one does not
-        undo that act: the act is saved again, so that the other gateway learns of it.
+        An older one does not undo the one in force: that is saved again, so that the other learns of it.
 
         Args:
             text: plan as JSON; null for no plan.
             author: who put it in force; None for nobody.
-            turn: number of times that a person had acted by then.
+            revision: its revision; an older one than that in force changes nothing.
 
         Raises:
             InputError: the text is not a plan, or a plan for another service.
             DefinitionError: the plan does not fit the service; names the stage.
         """
-        if turn < self.turn:
+        if revision < self.revision:
             self._save()
             return
         if text == msgspec.json.encode(self._executor.plan) and AUTOPILOT in (author, self.author):
             self._hand_to(author)
         else:
             self._put(text, where, author)
-        self.turn = turn
+        self.revision = revision
+
+    def offer(self) -> PlanOffer:
+        """Plan in force, for a sibling."""
+        plan = msgspec.json.encode(self._executor.plan)
+        return PlanOffer(self.revision, self.author, msgspec.Raw(plan))
+
+    def take(self, offer: PlanOffer) -> None:
+        """Put a sibling's plan in force, and save it, if it is newer than the one in force.
+
+        Raises:
+            KwikenError: the plan does not fit the service.
+        """
+        if self.revision < offer.revision:
+            plan, where = bytes(offer.plan), f"plan by {offer.revision.by}"
+            self.adopt(plan, where=where, author=offer.author, revision=offer.revision)
+            self._save()
 
     def _hand_to(self, author: Author | None) -> None:
         """Note who acts from now on; where a person does, nothing is tried any longer."""
@@ -232,13 +243,14 @@ class Control:
             control_share=setting.control_share,
         )
         self._epoch, self.author = setting.epoch, AUTOPILOT
+        self.revision = self._next_revision(AUTOPILOT)
         self._save()
 
     async def resume(self, request: web.BaseRequest) -> Any:
         """PUT: let the autopilot go on from the plan in force, whoever put it there."""
         del request
         self._hand_to(AUTOPILOT)
-        self.turn += 1
+        self.revision = self._next_revision(PERSON)
         self._save()
         return {"author": self.author}
 
@@ -246,7 +258,7 @@ class Control:
         """PUT: keep the plan in force as it is, as if a person had put it there; a trial ends."""
         del request
         self._hand_to(PERSON)
-        self.turn += 1
+        self.revision = self._next_revision(PERSON)
         self._save()
         return {"author": self.author}
 
@@ -258,10 +270,10 @@ class Control:
     def _save(self) -> None:
         if self.save_plan is not None:
             plan = msgspec.json.encode(self._executor.plan)
-            self.save_plan(plan, author=self.author, turn=self.turn, must=False)
+            self.save_plan(plan, author=self.author, revision=self.revision, must=False)
 
     async def answer_sibling(self, request: web.BaseRequest) -> Any:
-        """PUT a sibling's question about the budget that all share."""
+        """PUT a sibling's question about the budget and the plan that all share."""
         if self.exchange is None:
             raise InputError("this gateway has no siblings", where="exchange")
         return await self.exchange(request)
@@ -329,7 +341,12 @@ class Control:
 
     def steered(self) -> dict[str, Any]:
         """Origin of the plan in force, and the autopilot's note, as plain JSON types."""
-        return {"author": self.author, "autopilot": msgspec.to_builtins(self.note)}
+        return {
+            "author": self.author,
+            "revision": self.revision.number,
+            "by": self.revision.by,
+            "autopilot": msgspec.to_builtins(self.note),
+        }
 
 
 def _check_replicas(stage: str, replicas: list[Replica]) -> None:

@@ -1,9 +1,10 @@
-"""Exchange between the gateways of a service: the shared budget, and the account that survives a restart."""
+"""Exchange between the gateways of a service: one budget, one plan, and accounts that survive a restart."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from pathlib import Path
 from typing import Final
@@ -11,13 +12,17 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from kwiken.base.errors import InputError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine.files import read_own, replace_own
 from kwiken.model.plan.accounts import AccountHistory
+from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.ledger.shared_budget import BudgetAnswer, BudgetAsk, SharedBudget
-from kwiken.runtime.gateway.control.siblings import Siblings
+from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.plan_revision import FIRST, PlanOffer, PlanRevision
+from kwiken.runtime.gateway.control.siblings import SiblingAnswers
 
+LOG = logging.getLogger("kwiken.gateway")
 EXCHANGE_PATH: Final = "/v1/exchange"
 ROUND_S: Final = 1.0  # between two rounds of up to eight gateways; of more in proportion
 MAX_ROUND_S: Final = 4.0
@@ -26,8 +31,33 @@ ALONE_S: Final = 10.0  # without the address of any sibling, after which there i
 GOODBYE_S: Final = 1.0
 MAX_FILE: Final = 1 << 20  # bytes
 
-_READ_ASK: Final = msgspec.json.Decoder(BudgetAsk)
-_READ_ANSWER: Final = msgspec.json.Decoder(BudgetAnswer)
+
+class SiblingAsk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Question of a gateway to a sibling.
+
+    Attributes:
+        revision: revision of the plan in force at the gateway that asks.
+        offer: that plan, right after it was put in force.
+    """
+
+    budget: BudgetAsk
+    revision: PlanRevision
+    offer: PlanOffer | None = None
+
+
+class SiblingAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Answer to a question.
+
+    Attributes:
+        offer: plan in force, if it is newer than that of the gateway that asked.
+    """
+
+    budget: BudgetAnswer
+    offer: PlanOffer | None = None
+
+
+_READ_ASK: Final = msgspec.json.Decoder(SiblingAsk)
+_READ_ANSWER: Final = msgspec.json.Decoder(SiblingAnswer)
 
 
 class SavedAccounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -50,54 +80,78 @@ class Exchange:
         file: file of the accounts, for the next process of this gateway; None for none.
     """
 
-    def __init__(self, siblings: Siblings, budget: SharedBudget, ledger: Ledger, file: Path | None) -> None:
-        self._siblings = siblings
+    def __init__(self, control: Control, budget: SharedBudget, ledger: Ledger, file: Path | None) -> None:
+        self._control = control
         self._budget = budget
         self._ledger = ledger
         self._file = file
         self._work = [0 for _ in ledger.accounts]  # when the accounts were last saved
+        self._refused = FIRST  # last plan of a sibling that does not fit
+        control.exchange, control.share_plan = self.answer, self.share_plan
 
     async def run(self) -> None:
         """Take rounds until cancelled."""
         started = time.monotonic()
         while True:
-            if self._siblings.any:
-                await self._round()
+            if self._control.siblings.any:
+                await self.round()
             elif time.monotonic() > started + ALONE_S:
                 self._budget.complete(time.monotonic())
             self.save()
             await asyncio.sleep(min(MAX_ROUND_S, ROUND_S * max(1.0, self._budget.members / FEW)))
 
-    async def _round(self) -> None:
-        ask = self._budget.ask(time.monotonic())
-        answers = await self._siblings.ask(EXCHANGE_PATH, method="PUT", body=msgspec.json.encode(ask))
+    async def share_plan(self) -> None:
+        """Offer the plan in force to all siblings at once."""
+        await self.round(self._control.offer())
+
+    async def round(self, offer: PlanOffer | None = None) -> None:
+        """Ask every sibling once, and take what its answer says."""
+        ask = SiblingAsk(self._budget.ask(time.monotonic()), self._control.revision, offer)
+        answers = await self._ask(ask)
         known = not answers.silent
         for body in answers.bodies:
             try:
-                self._budget.accept(_READ_ANSWER.decode(body), time.monotonic())
+                answer = _READ_ANSWER.decode(body)
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 known = False  # of another version, or of another kind
+                continue
+            self._budget.accept(answer.budget, time.monotonic())
+            self._take(answer.offer)
         if known:
             self._budget.complete(time.monotonic())
 
-    async def answer(self, request: web.BaseRequest) -> BudgetAnswer:
+    async def _ask(self, ask: SiblingAsk) -> SiblingAnswers:
+        body = msgspec.json.encode(ask)
+        return await self._control.siblings.ask(EXCHANGE_PATH, method="PUT", body=body)
+
+    async def answer(self, request: web.BaseRequest) -> SiblingAnswer:
         """PUT a sibling's question; what is lent is saved before it is sent."""
         try:
             ask = _READ_ASK.decode(await request.read())
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InputError(str(error), where="question of a sibling") from error
-        answer = self._budget.answer(ask, time.monotonic())
+        answer = self._budget.answer(ask.budget, time.monotonic())
         if any(answer.loan.credits):
             self.save()
-        return answer
+        self._take(ask.offer)
+        return SiblingAnswer(answer, self._control.offer() if ask.revision < self._control.revision else None)
+
+    def _take(self, offer: PlanOffer | None) -> None:
+        """Put a sibling's newer plan in force; one that does not fit is logged once, and changes nothing."""
+        if offer is None or offer.revision == self._refused:
+            return
+        try:
+            self._control.take(offer)
+        except KwikenError as error:
+            self._refused = offer.revision
+            LOG.error("a sibling's plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED))  # noqa: TRY400
 
     async def leave(self) -> None:
         """Give up the own part, and tell the siblings."""
-        ask = self._budget.leave(time.monotonic())
-        if self._siblings.any:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GOODBYE_S):
-                    await self._siblings.ask(EXCHANGE_PATH, method="PUT", body=msgspec.json.encode(ask))
+        ask = SiblingAsk(self._budget.leave(time.monotonic()), self._control.revision)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                await self._ask(ask)
 
     # The accounts of a horizon survive a restart.
 

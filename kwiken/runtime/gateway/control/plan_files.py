@@ -12,7 +12,7 @@ from kwiken.base.machine.files import read_file
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.plan_store import PlanStore, stamp_of
-from kwiken.runtime.gateway.control.steering import PERSON
+from kwiken.runtime.gateway.control.steering import PERSON, Author
 
 LOG = logging.getLogger("kwiken.gateway")
 POLL_S: Final = 0.5  # interval of looks at a file
@@ -33,8 +33,11 @@ class PlanFile:
         self.seen: tuple[int, int, int] | None = None
         self.error: str | None = None
 
-    def load(self) -> None:
+    def load(self, *, first: bool = False) -> None:
         """Read the file and put its plan in force.
+
+        Args:
+            first: whether the gateway starts with it, so that a plan of any sibling is newer.
 
         Raises:
             InputError, DefinitionError: the plan is missing or invalid; names the file. The old plan stays.
@@ -46,7 +49,7 @@ class PlanFile:
             text = read_file(self._path, MAX_PLAN)
         except OSError as error:
             raise InputError(str(error.strerror), where=str(self._path)) from error
-        self._control.apply(text, where=str(self._path))
+        self._control.apply(text, where=str(self._path), first=first)
 
     def resume(self, kept: PlanStore) -> None:
         """Continue with the plan of another gateway, or with the file's plan if the file has changed since.
@@ -55,7 +58,7 @@ class PlanFile:
         """
         note = kept.read()
         if note is not None:
-            self._control.turn = note.turn
+            self._control.revision = note.revision
         if note is None or note.stamp != stamp_of(self._path):
             if self._load():
                 return
@@ -114,6 +117,6 @@ class SharedPlan:
                 self._kept.restore(note, self._control.adopt)
             elif stamp is None:
                 # Who acted stays known: with the file only the plan is lost.
-                author, turn = self._control.author, self._control.turn
-                author = author if author == PERSON else None
-                self._control.adopt(b"null", where=str(self._kept.path), author=author, turn=turn)
+                author: Author | None = PERSON if self._control.author == PERSON else None
+                where, revision = str(self._kept.path), self._control.revision
+                self._control.adopt(b"null", where=where, author=author, revision=revision)

@@ -15,6 +15,7 @@ from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine.files import open_own, read_file, replace_own
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.gateway.control.plan_revision import FIRST, PlanRevision
 from kwiken.runtime.gateway.control.steering import Author
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -28,13 +29,13 @@ class SavedPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         stamp: version of the plan's source file when it was last read; None without a source file.
         plan: plan as JSON; null for none.
         author: who put it in force; None for nobody.
-        turn: number of times that a person had acted at any gateway.
+        revision: revision of the plan.
     """
 
     stamp: tuple[int, int, int] | None
     plan: msgspec.Raw
     author: Author | None = None
-    turn: int = 0
+    revision: PlanRevision = FIRST
 
 
 class PlanStore:
@@ -54,7 +55,7 @@ class PlanStore:
         stamp: tuple[int, int, int] | None,
         *,
         author: Author | None = None,
-        turn: int = 0,
+        revision: PlanRevision = FIRST,
         must: bool = False,
     ) -> None:
         """Save a plan; logs a warning if that fails.
@@ -64,13 +65,13 @@ class PlanStore:
 
         Args:
             author: who put the plan in force; None for nobody.
-            turn: number of times that a person had acted at any gateway.
+            revision: revision of the plan.
             must: whether to raise on a failure, and to leave the older plan in the file.
 
         Raises:
             PlanNotSavedError: the plan must be saved and cannot be; names the file and the reason.
         """
-        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan), author, turn))
+        text = msgspec.json.encode(SavedPlan(stamp, msgspec.Raw(plan), author, revision))
         try:
             self._write(text)
         except OSError as error:
@@ -137,10 +138,10 @@ class PlanStore:
 
         Args:
             adopt: puts a plan in force; takes its text, as `where` the name of the source in errors, and its
-                author and turn.
+                author and revision.
         """
         try:
-            adopt(bytes(note.plan), where=str(self.path), author=note.author, turn=note.turn)
+            adopt(bytes(note.plan), where=str(self.path), author=note.author, revision=note.revision)
         except KwikenError as error:
             LOG.error(  # noqa: TRY400 - an input error needs no traceback
                 "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
