@@ -19,6 +19,10 @@ async def say(word: str) -> str:
     return word
 
 
+async def both(word: str, extra: str | None) -> str:
+    return f"{word} {extra}"
+
+
 @pytest.mark.parametrize("host", ["a" * 70, "a..b", "no-such-host.invalid"])
 async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
     host: str, caplog: pytest.LogCaptureFixture
@@ -28,9 +32,31 @@ async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
         service, LocalTransport(service), replicas={"s": []}, clock=SystemClock(), rng=random.Random(1)
     )
     control = Control(service, executor, token=None, status=dict)
-    await NameResolver({"s": [Endpoint(host, 9001), Endpoint("127.0.0.1", 9002, "grpc")]}, control).resolve()
-    assert f"cannot look up {host}" in caplog.text
+    names = NameResolver({"s": [Endpoint(host, 9001), Endpoint("127.0.0.1", 9002, "grpc")]}, control)
+    for _ in range(3):
+        await names.resolve()
+    assert caplog.text.count(f"stage 's': cannot look up {host}") == 1
     (replica,) = executor.status()["stages"]["s"]["replicas"]
     assert replica["id"] == "127.0.0.1:9002"
     ((known,),) = control._replicas.values()
     assert known.address == "grpc://127.0.0.1:9002"
+
+
+async def test_a_service_is_ready_without_the_replicas_of_an_optional_stage() -> None:
+    stages = [Stage(name="needed", handler=say), Stage(name="extra", handler=say, optional=True)]
+    service = Service.of("named", [*stages, Stage(name="join", after=("needed", "extra"), handler=both)])
+    executor = Executor(
+        service,
+        LocalTransport(service),
+        replicas={name: [] for name in service.stages},
+        clock=SystemClock(),
+        rng=random.Random(1),
+    )
+    control = Control(service, executor, token=None, status=dict)
+    assert control.lacking == ["needed", "join"]
+    known = [Endpoint("127.0.0.1", 9002)]
+    names = {"needed": known, "extra": [Endpoint("no-such-host.invalid", 1)], "join": known}
+    await NameResolver(names, control).resolve()
+    assert control.lacking == []
+    answer = await executor.run("hello")
+    assert (answer.value, answer.partial) == ("hello None", True)

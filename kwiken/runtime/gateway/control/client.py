@@ -146,17 +146,19 @@ class ControlClient:
         """Wait until the gateway is ready.
 
         Raises:
-            NoAnswerError: it was not ready in time.
+            NoAnswerError: it was not ready in time; says what it answered last.
         """
+        last = "no answer"
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             try:
                 await self._request("GET", "/readyz")
-            except InputError:
+            except InputError as error:
+                last = str(error)
                 await asyncio.sleep(READY_INTERVAL_S)
             else:
                 return
-        raise NoAnswerError(f"was not ready within {READY_S:g} s", where="gateway")
+        raise NoAnswerError(f"was not ready within {READY_S:g} s: {last}", where="gateway")
 
     async def _request(
         self, method: str, path: str, body: Any = msgspec.UNSET, headers: Mapping[str, str] = {}

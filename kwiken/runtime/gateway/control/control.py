@@ -322,8 +322,9 @@ class Control:
 
     @property
     def lacking(self) -> list[str]:
-        """Names of the stages without a replica."""
-        return [stage for stage, those in self._replicas.items() if not those]
+        """Names of the stages without a replica that a request cannot do without."""
+        required = (name for name, stage in self._service.stages.items() if not stage.optional)
+        return [name for name in required if not self._replicas[name]]
 
     async def status(self, request: web.BaseRequest) -> Any:
         """GET the figures of all gateways together, with a line for each; of this one alone if told so."""

@@ -66,17 +66,23 @@ class HostNames:
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], list[str]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[list[str]]] = {}
+        self._logged: dict[tuple[str, int], str] = {}  # trouble of names that have never been known
 
-    async def look_up(self, endpoints: Iterable[Endpoint]) -> None:
-        """Look up the names of some endpoints once."""
-        await asyncio.gather(*(self._look_up(*place) for place in {one[:2] for one in endpoints}))
+    async def look_up(self, endpoints: Iterable[tuple[str, Endpoint]]) -> None:
+        """Look up the names of some endpoints once.
+
+        Args:
+            endpoints: who has the endpoint, in words for the log, and the endpoint.
+        """
+        owners = {one[:2]: owner for owner, one in endpoints}
+        await asyncio.gather(*(self._look_up(*place, owner) for place, owner in owners.items()))
 
     def addresses(self, endpoint: Endpoint) -> list[tuple[str, str]]:
         """Addresses of an endpoint as known now, and how each is written before a port."""
         found = self._known.get(endpoint[:2], ())
         return [(address, f"[{address}]" if ":" in address else address) for address in found]
 
-    async def _look_up(self, host: str, port: int) -> None:
+    async def _look_up(self, host: str, port: int, owner: str) -> None:
         """Look a name up. One look-up of a name runs at a time: it cannot be ended, and may take minutes."""
         place = host, port
         asking = self._asking.get(place)
@@ -91,12 +97,13 @@ class HostNames:
             TimeoutError,
             UnicodeError,
         ) as error:  # UnicodeError: text that cannot be a host name
-            if (host, port) not in self._known:
+            reason = str(error) or type(error).__name__
+            if (
+                place not in self._known and self._logged.get(place) != reason
+            ):  # asked again every few seconds
+                self._logged[place] = reason
                 LOG.warning(
-                    "cannot look up %s: %s",
-                    host,
-                    error or type(error).__name__,
-                    extra=about(Event.NAME_NOT_FOUND),
+                    "%s: cannot look up %s: %s", owner, host, reason, extra=about(Event.NAME_NOT_FOUND)
                 )
 
     def _answered(self, place: tuple[str, int], asking: asyncio.Task[list[str]]) -> None:
@@ -129,7 +136,7 @@ class SiblingNames:
     async def watch(self) -> None:
         """Look the names up, now and at intervals, until cancelled."""
         while True:
-            await self._names.look_up(self._endpoints)
+            await self._names.look_up(("sibling gateways", each) for each in self._endpoints)
             await asyncio.sleep(RESOLVE_S)
 
 
@@ -157,7 +164,9 @@ class NameResolver:
         Returns:
             Replicas by stage.
         """
-        await self._names.look_up(endpoint for those in self._endpoints.values() for endpoint in those)
+        await self._names.look_up(
+            (f"stage {stage!r}", each) for stage, those in self._endpoints.items() for each in those
+        )
         current = {
             # Two names may have the same address.
             stage: list(dict.fromkeys(one for endpoint in those for one in self._replicas(endpoint)))[
