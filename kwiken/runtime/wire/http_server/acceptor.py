@@ -143,7 +143,7 @@ class Acceptor:
         self._sockets = sockets
         self._factory = factory
         self._tls = tls
-        self._connecting: set[asyncio.Task[object]] = set()
+        self._connecting: dict[asyncio.Task[object], None] = {}  # oldest first
         self._open = True
         self._logged_at = -inf
         for sock in sockets:
@@ -183,13 +183,17 @@ class Acceptor:
                 continue  # this client has disconnected already
             if self._tls is None:
                 task = self._loop.create_task(self._connect(caller))
-            elif len(self._connecting) < MAX_HANDSHAKES:
-                task = self._loop.create_task(self._connect_by_tls(caller, self._tls))
             else:
-                caller.close()
-                continue
-            self._connecting.add(task)
-            task.add_done_callback(self._connecting.discard)
+                if len(self._connecting) >= MAX_HANDSHAKES:  # the oldest is the least likely to be finished
+                    oldest = next(iter(self._connecting))
+                    del self._connecting[oldest]
+                    oldest.cancel()
+                task = self._loop.create_task(self._connect_by_tls(caller, self._tls))
+            self._connecting[task] = None
+            task.add_done_callback(self._connected)
+
+    def _connected(self, task: asyncio.Task[object]) -> None:
+        self._connecting.pop(task, None)
 
     async def _connect(self, caller: socket.socket) -> None:
         try:
@@ -208,6 +212,9 @@ class Acceptor:
         except OSError as error:
             LOG.warning("no connection over TLS: %s", why_no_tls(error), extra=about(Event.NOT_TLS))
             caller.close()
+        except asyncio.CancelledError:
+            caller.close()
+            raise
 
     def _pause(self, sock: socket.socket, error: OSError) -> None:
         """Pause without files or memory: an immediate retry would fail again and only cost time."""

@@ -53,6 +53,10 @@ class ClientTimeouts(NamedTuple):
     sweep_s: float = 5.0
 
 
+EXPECTED: Final = "100-continue"
+CHUNKED: Final = "chunked"
+
+
 class Awaited(enum.Enum):
     """Data for which a connection waits: the next request, the rest of a head, or a body."""
 
@@ -314,8 +318,15 @@ class GatewayWebServer(web.Server):
         await super().shutdown(timeout)
 
 
-async def _answer(handler: Callable[[web.BaseRequest], Awaitable[T]], request: web.BaseRequest) -> T:
+async def _answer(
+    handler: Callable[[web.BaseRequest], Awaitable[T]], request: web.BaseRequest
+) -> T | JsonResponse:
     try:
+        headers = request.headers
+        if headers.get("Expect", EXPECTED).lower() != EXPECTED:
+            return JsonResponse(417, b'{"error":"Expect must be 100-continue"}')
+        if headers.get("Transfer-Encoding", CHUNKED).lower() != CHUNKED:
+            return JsonResponse(501, b'{"error":"Transfer-Encoding must be chunked, and nothing else"}')
         return await handler(request)
     finally:
         caller = request.protocol

@@ -47,12 +47,14 @@ MAX_READ_AHEAD: Final = 64 << 10  # bytes that are read ahead while a request ru
 # RFC 9112, section 3.2; empty if the target has no authority.
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?\Z")
 _FIRST = re.compile(r"([A-Z]{1,20}) (/[\x21-\x7e]{0,4095}) HTTP/1\.([01])\Z")
+EXPECTED: Final = "100-continue"
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
     413: "Content Too Large",
+    417: "Expectation Failed",
     421: "Misdirected Request",
     500: "Internal Server Error",
     501: "Not Implemented",
@@ -392,6 +394,8 @@ class ServerConnection(asyncio.Protocol):
         self._interim = match[3] == "1"
         if not _HOST.match(headers.get("host", "" if match[3] == "0" else "/")):
             raise _refused(400, "a request must have one Host header with a name or an address")
+        if headers.get("expect", EXPECTED).lower() != EXPECTED:
+            raise _refused(417, "Expect must be 100-continue")
         if "transfer-encoding" in headers:
             raise _refused(501, "a body must have a Content-Length")
         if length > self._server.max_body:
@@ -413,7 +417,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _encourage(self, headers: Mapping[str, str]) -> None:
         """Send `100 Continue` to a client that waits for it before sending the body."""
-        if headers.get("expect", "").lower() == "100-continue" and not self._continued:
+        if "expect" in headers and not self._continued:
             self._continued = True
             if self._transport is not None:
                 self._transport.write(CONTINUE)

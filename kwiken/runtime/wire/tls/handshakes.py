@@ -7,7 +7,7 @@ import ssl
 from typing import Final
 
 HANDSHAKE_S: Final = 5.0  # longest time of a handshake; a client that says nothing is then disconnected
-MAX_HANDSHAKES: Final = 1024  # handshakes at once at one port; further clients are disconnected
+MAX_HANDSHAKES: Final = 1024  # handshakes at once at one port; a further client disconnects the oldest
 NOT_TLS: Final = frozenset(
     {
         "HTTP_REQUEST",

@@ -59,6 +59,7 @@ class CallBodies:
     """
 
     def __init__(self, service: Service, *, raw: bool) -> None:
+        self._sources = frozenset(service.sources)
         self._codecs = {name: wire.Codec(service, name) for name in service.stages}
         self._passed_on = {
             name
@@ -76,10 +77,17 @@ class CallBodies:
         """Body of a call, cached because the shards of a fan-out have the same arguments; notes its size.
 
         Raises:
-            HandlerError: the body is longer than a replica takes.
+            InputError: the request has a whole number of more than 64 bits.
+            HandlerError: the body is longer than a replica takes, or an answer has such a number.
         """
         if call.args is not self._last_args:
-            self._last_body = self._encoder.encode(call.args)
+            try:
+                self._last_body = self._encoder.encode(call.args)
+            except OverflowError as error:
+                reason = "a whole number has more than 64 bits"
+                if call.stage in self._sources:
+                    raise InputError(reason, where="request") from error
+                raise HandlerError(call.stage, "UnfitInput", reason) from error
             self._last_args = call.args
         body = self._last_body
         check_sent_size(call.stage, "input", len(body))

@@ -21,7 +21,7 @@ from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.base import Call, Replica
 from tests.support.faults.authority import Authority
 from tests.support.peers.protocols import call_of
-from tests.support.runtime.waiting import until
+from tests.support.runtime.waiting import PATIENCE_S, until
 from tests.support.services.http import Ask, service
 
 SIDES: dict[str, tuple[Any, Any]] = {
@@ -107,6 +107,23 @@ async def test_a_plain_client_gets_one_line_and_holds_nothing_up(
         assert await ask("http", replica, files) == Ask(text="hi")
         for one in silent:
             one.close()
+
+
+async def test_at_the_limit_the_oldest_unfinished_handshake_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kwiken.runtime.wire.http_server.acceptor.MAX_HANDSHAKES", 10)
+    ours = Authority(tmp_path)
+    files = ours.issue("gateway")
+    async with serving("http", Certificates(ours.issue("replica"))) as replica:
+        host, port = replica.address.removeprefix("http://").split(":")
+        silent = [await asyncio.open_connection(host, int(port)) for _ in range(25)]
+        assert await ask("http", replica, files) == Ask(text="hi")
+        closed = [asyncio.create_task(reader.read()) for reader, _ in silent[:15]]
+        async with asyncio.timeout(PATIENCE_S):
+            assert await asyncio.gather(*closed) == [b""] * 15
+        for _, writer in silent:
+            writer.close()
 
 
 async def test_rotation_under_load_loses_nothing(protocol: str, tmp_path: Path) -> None:

@@ -41,6 +41,31 @@ async def test_answers_with_the_handlers_value_and_its_own_load(protocol: Protoc
     assert reply.latency_ms >= 3  # the handler's loop ends by the clock
 
 
+class Big(msgspec.Struct):
+    number: int
+
+
+@PROTOCOLS
+async def test_a_number_beyond_64_bits_is_the_requests_fault_or_the_answers(protocol: Protocol) -> None:
+    first, second = (
+        Stage(name="first", handler=size_of),
+        Stage(name="second", after=("first",), handler=size_of),
+    )
+    numbers = Service.of("numbers", [first, second])
+    async with protocol.serving(numbers, "first") as (_, replica), protocol.transport(numbers) as transport:
+        for number in (1 << 64, -(1 << 63) - 1, 10**300):
+            with pytest.raises(InputError, match="request: a whole number has more than 64 bits"):
+                await transport.call(replica, call_of("first", Big(number)))
+            with pytest.raises(HandlerError, match=r"stage 'second'.*more than 64 bits"):
+                await transport.call(replica, call_of("second", Big(number)))
+        for number in ((1 << 64) - 1, -(1 << 63)):
+            assert (await transport.call(replica, call_of("first", Big(number)))).value == number
+
+
+async def size_of(big: Big) -> int:
+    return big.number
+
+
 @PROTOCOLS
 async def test_waiting_is_not_busy_time(protocol: Protocol) -> None:
     async with protocol.serving(service, "middle") as (_, replica), protocol.transport(service) as transport:
