@@ -53,13 +53,13 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder of this user that nobody else may write to, or check that it is one.
+    """Make a folder that this user alone may read, or check that nobody else may write to one there is.
 
     Raises:
         InputError: it belongs to somebody else, or others may write to it; names the folder.
         OSError: it cannot be made.
     """
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
     if found.st_uid != os.geteuid():
         raise InputError("belongs to another user; name a folder of your own", where=str(folder))

@@ -82,15 +82,17 @@ def test_a_folder_that_others_may_write_to_is_refused(
     assert list(state.iterdir()) == []
 
 
-def test_a_folder_is_made_so_that_others_may_not_write_to_it(tmp_path: Path) -> None:
+def test_folder_and_log_are_made_for_this_user_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         files = StateFiles(tmp_path / "a" / "state", "hello")
         files.lock()
+        files.open_log().close()
         files.unlock()
     finally:
         os.umask(before)
-    assert (tmp_path / "a" / "state").stat().st_mode & 0o022 == 0
+    assert files.folder.stat().st_mode & 0o777 == 0o700
+    assert files.log.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("kind", LINKS)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
+
 import pytest
 
 from kwiken.runtime.gateway.live_page.page import LivePage
+from kwiken.services.search import search
 from tests.runtime.gateway.test_gateway import AUTH, local
 
 
@@ -17,6 +22,14 @@ async def test_the_page_holds_no_data_and_needs_no_token() -> None:
             "http://127.0.0.1:16686", ""
         )
         assert (await front.say("GET", "/v1/live"))[0] == 401
+
+
+@pytest.mark.parametrize("page", [LivePage.html(), search.page], ids=["live", "search"])
+def test_a_page_runs_its_own_script_alone(page: str) -> None:
+    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in page, f"the script's digest is now {digest}"
+    assert not re.search(r"<[^>]* on[a-z]+=", page.replace(script, "")), "such scripts would not run"
 
 
 async def test_data_of_the_page() -> None:

@@ -142,7 +142,7 @@ class StateFiles:
             OSError: the folder or the file cannot be used.
         """
         own_folder(self.folder)
-        return os.fdopen(open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, READABLE), "ab")
+        return os.fdopen(open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
     def write(self, state: ClusterState) -> None:
         """Replace the state atomically."""

@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 from aiohttp import web
@@ -33,7 +33,6 @@ FULL_ANSWER: Final = (
 )
 RETRY_S: Final = 1.0
 MAX_REASON: Final = 200
-T = TypeVar("T")
 
 
 class ClientTimeouts(NamedTuple):
@@ -318,9 +317,7 @@ class GatewayWebServer(web.Server):
         await super().shutdown(timeout)
 
 
-async def _answer(
-    handler: Callable[[web.BaseRequest], Awaitable[T]], request: web.BaseRequest
-) -> T | JsonResponse:
+async def _answer(handler: Callable[[web.BaseRequest], Awaitable[Any]], request: web.BaseRequest) -> Any:
     try:
         headers = request.headers
         if headers.get("Expect", EXPECTED).lower() != EXPECTED:
