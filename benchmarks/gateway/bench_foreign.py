@@ -130,7 +130,9 @@ def _size_of(folder: Path) -> int:
 
 @contextlib.asynccontextmanager
 async def _cluster(traces: Path) -> AsyncIterator[Cluster]:
-    async with Cluster("benchmarks.gateway.foreign_shop:shop", ClusterSettings(traces=traces)) as cluster:
+    async with Cluster(
+        "benchmarks.gateway.foreign_shop:shop", ClusterSettings(traces=str(traces))
+    ) as cluster:
         yield cluster
 
 

@@ -99,7 +99,7 @@ async def _run(settings: DemoSettings, watch: TerminalWatch, scratch: Path, *, q
     await write_queries(scratch / "queries.txt", SEED)
     folder = Folder.make(settings.out)
     watch.step("starting the service", 0)
-    learning = ClusterSettings(traces=folder.traces, trace="all", grace_s=GRACE_S)
+    learning = ClusterSettings(traces=str(folder.traces), trace="all", grace_s=GRACE_S)
     async with Cluster(TARGET, learning) as cluster:
         site = Site(settings, cluster, watch, folder, scratch)
         pace, (since_s, until_s) = await learn(site, QUICK_LEARNED_S if quick else LEARNED_S)

@@ -185,7 +185,12 @@ async def _placed(documents: Documents, traces: Path) -> AsyncIterator[Cluster]:
 
     placed = PlacementOptions(str(documents.placement), str(documents.nodes)).read([search])
     assert placed is not None
-    settings = ClusterSettings(traces=traces, trace="all", plan=documents.plan, grace_s=GRACE_S)
+    settings = ClusterSettings(
+        traces=str(traces),
+        trace="all",
+        plan=str(documents.plan) if documents.plan is not None else None,
+        grace_s=GRACE_S,
+    )
     starts = {search.name: lambda layout: Cluster(TARGET, settings, layout=layout)}
     async with clusters_on_nodes(starts, placed.nodes, placed.replicas) as running:
         yield running.clusters[search.name]

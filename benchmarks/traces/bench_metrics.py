@@ -36,7 +36,7 @@ from kwiken.otel.histograms.fit import HistogramFit, fit_histograms
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
-from kwiken.runtime.process.specs import TraceMode
+from kwiken.runtime.gateway.settings import TraceMode
 from kwiken.tail.planning.planner import make_plan
 
 SEARCH: Final = "kwiken.services.search:search"
@@ -117,7 +117,7 @@ async def _scraped(url: str) -> AsyncIterator[None]:
 
 
 async def _loss(program: str, folder: Path, seconds: float) -> list[Row]:
-    settings = ClusterSettings(traces=folder / "traces", trace="all")
+    settings = ClusterSettings(traces=str(folder / "traces"), trace="all")
     async with Cluster(SEARCH, settings) as cluster, _prometheus(program, folder, cluster) as address:
         await asyncio.sleep(3 * QUICK_SCRAPE_S)
         await _search(cluster.gateway_url, seconds)

@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.gateway.chain import STAGES
 from benchmarks.harness import Row, median_interval, paired
 from benchmarks.traces.traced_gateways import MODES, Counts, TracedGateways, traced_gateways
-from kwiken.runtime.process.specs import TraceMode
+from kwiken.runtime.gateway.settings import TraceMode
 
 CALLERS: Final = 4  # few, so that no request is turned away on a busy machine
 LEAST_SHARE: Final = 0.95  # of the gateway's processor time that is to be left to requests

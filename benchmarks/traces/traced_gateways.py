@@ -35,8 +35,7 @@ from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.decisions.trace_sampling import DRAWN_SHARE, TraceSampler
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
-from kwiken.runtime.gateway.settings import GatewaySettings
-from kwiken.runtime.process.specs import TraceMode
+from kwiken.runtime.gateway.settings import GatewaySettings, TraceMode
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica, Transport
 from kwiken.runtime.wire.transport.wire import REQUEST_PATH, format_traceparent

@@ -65,7 +65,7 @@ async def _run_in(folder: Folder, settings: DemoSettings, watch: DemoWatch) -> D
         watch.step("reading the library", 0)
         await write_queries(Path(scratch) / "queries.txt", settings.seed)
         watch.step("starting the service", 0)
-        cluster_settings = ClusterSettings(traces=folder.traces, trace="all", grace_s=GRACE_S)
+        cluster_settings = ClusterSettings(traces=str(folder.traces), trace="all", grace_s=GRACE_S)
         async with Cluster(TARGET, cluster_settings) as cluster:
             site = Site(settings, cluster, watch, folder, Path(scratch))
             evidence, records = await _paced(site, await find_pace(site))

@@ -11,26 +11,21 @@ from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway.autopilot_beside import AutopilotSettings, autopilot_command, autopilot_options
 from kwiken.cli.live.server_options import (
-    ServerSettings,
-    TraceSettings,
-    allowed_hosts_option,
-    grpc_port_option,
-    lines_option,
-    plan_option,
+    gateway_options,
     replica_tls_options,
     server_options,
-    trace_options,
 )
 from kwiken.cli.shared.options import load_service
 
 if TYPE_CHECKING:
     from kwiken.model.service.service import Service
+    from kwiken.runtime.gateway.settings import GatewayConfig
     from kwiken.runtime.wire.tls.files import TlsFiles
 
 
 @click.command(short_help="Run a service's gateway.")
 @server_options(port=8080, what="the gateway")
-@trace_options
+@gateway_options
 @click.option(
     "--replica",
     "replicas",
@@ -48,9 +43,7 @@ if TYPE_CHECKING:
     help="Another gateway of the service: status, metrics and page then tell of all, and plans are passed "
     "on. Repeatable. Every address of a host name is used; this gateway's own may be among them.",
 )
-@grpc_port_option
 @click.option("--local", is_flag=True, help="Run every stage in this process instead.")
-@plan_option
 @click.option(
     "--token-file",
     metavar="FILE",
@@ -65,23 +58,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Folder of the autopilot's history and lease.",
 )
-@allowed_hosts_option
-@lines_option
 @replica_tls_options
 def command(
     *,
-    server: ServerSettings,
-    trace: TraceSettings,
+    target: str,
+    server: GatewayConfig,
     replicas: tuple[str, ...],
     siblings: tuple[str, ...],
-    grpc_port: int | None,
     local: bool,
-    plan: str | None,
     token_file: str | None,
     autopilot: AutopilotSettings,
     autopilot_state: str,
-    allowed_hosts: tuple[str, ...],
-    lines: str | None,
     replica_tls: TlsFiles | None,
 ) -> None:
     """Run the gateway of SERVICE until told to stop.
@@ -93,14 +80,14 @@ def command(
     Requests go to POST /v1/request as JSON, and with --grpc-port to /kwiken.v1.Gateway/Ask too. Other routes
     are /livez, /readyz, and / for the service's page.
     """
-    autopilot.check(plan=plan, trace=trace.mode)
+    autopilot.check(plan=server.plan, trace=server.trace)
     if autopilot.wanted and siblings:
         raise InputError(
             "does not go with --autopilot, which would steer this gateway alone; run kwiken autopilot with "
             "the --url of each gateway",
             where="--sibling",
         )
-    service = load_service(server.target)
+    service = load_service(target)
     own = [text for text in replicas if not _is_foreign(service, text)]
     if local and replica_tls is not None:
         raise InputError(
@@ -112,6 +99,8 @@ def command(
     steering = _steering(autopilot, service.name, server.traces, autopilot_state, has_token=has_token)
     import socket
 
+    import msgspec
+
     from kwiken.runtime.gateway.control.name_resolver import parse_endpoint
     from kwiken.runtime.process.server_process import run_server
     from kwiken.runtime.process.specs import GatewaySpec
@@ -119,30 +108,14 @@ def command(
     for text in siblings:
         parse_endpoint(text)
     spec = GatewaySpec(
-        target=server.target,
-        host=server.host,
-        port=server.port,
-        grpc_port=grpc_port,
+        **msgspec.structs.asdict(server),
+        target=target,
         local=local,
         replicas=endpoints_of(service, replicas, later=local or has_token),
-        plan=plan,
         token_file=token_file,
-        traces=server.traces,
-        otlp=server.otlp,
-        trace=trace.mode,
-        trace_share=trace.share,
-        grace_s=server.grace_s,
-        max_bodies=server.max_bodies,
-        metrics=server.metrics,
-        metrics_otlp=server.metrics_otlp,
-        log_format=server.log_format,
-        log_level=server.log_level,
-        allowed_hosts=list(allowed_hosts),
         siblings=list(siblings),
         name=f"gateway@{socket.gethostname()}:{server.port}" if siblings else "",
         autopilot=steering,
-        lines=lines,
-        tls=server.tls,
         replica_tls=replica_tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name} at {url}"))

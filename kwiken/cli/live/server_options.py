@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -14,74 +13,12 @@ from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.options import NOT_NEGATIVE
 
 if TYPE_CHECKING:
-    from kwiken.runtime.process.log_format import LogFormat, LogLevel
-    from kwiken.runtime.process.specs import TraceMode
+    from kwiken.runtime.gateway.settings import ServerConfig
     from kwiken.runtime.wire.tls.files import TlsFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_PORT: Final = 65_535
 DRAWN_SHARE: Final = 0.04  # the runtime's own default, which is not loaded for a help text
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Values of the shared options.
-
-    Attributes:
-        port: port to listen on; 0 for any free port.
-        traces: folder for spans; None for none.
-        otlp: collector for spans; None for none.
-        grace_s: seconds that requests in flight get at a stop.
-        bodies_mib: memory for all requests' bodies together, MiB; None for a share of all.
-        metrics: who may read `/metrics`: `open` to anybody, `token`, or `off`.
-        tls_cert: file with the certificate to show; None for connections without TLS.
-        tls_key: file with its key; None without a certificate.
-        tls_ca: file with the authorities of clients; None to ask clients for no certificate.
-    """
-
-    target: str
-    host: str
-    port: int
-    traces: str | None
-    otlp: str | None
-    grace_s: float
-    bodies_mib: int | None
-    metrics: Literal["open", "token", "off"]
-    metrics_otlp: str | None
-    log_format: LogFormat
-    log_level: LogLevel
-    tls_cert: str | None
-    tls_key: str | None
-    tls_ca: str | None
-
-    @property
-    def tls(self) -> TlsFiles | None:
-        """Files for connections over TLS; None for connections without."""
-        return tls_files("--tls", self.tls_cert, self.tls_key, self.tls_ca)
-
-    @property
-    def max_bodies(self) -> int | None:
-        """Memory for all requests' bodies together, bytes; None for a share of all."""
-        return self.bodies_mib * MIB if self.bodies_mib is not None else None
-
-    def arguments(self) -> list[str]:
-        """Command-line words of these settings, but for the target."""
-        options = {
-            "--host": self.host,
-            "--port": self.port,
-            "--traces": self.traces,
-            "--otlp": self.otlp,
-            "--grace": self.grace_s,
-            "--bodies-mib": self.bodies_mib,
-            "--metrics": self.metrics,
-            "--metrics-otlp": self.metrics_otlp,
-            "--log-format": self.log_format,
-            "--log-level": self.log_level,
-            "--tls-cert": self.tls_cert,
-            "--tls-key": self.tls_key,
-            "--tls-ca": self.tls_ca,
-        }
-        return [word for name, value in options.items() if value is not None for word in (name, str(value))]
 
 
 def tls_files(
@@ -135,7 +72,7 @@ def _check_otlp(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def server_options(*, port: int, what: str) -> Callable[[F], F]:
-    """Decorate a verb's function with the shared options; it gets their values as `server`.
+    """Decorate a verb's function with the shared options; it gets a `ServerConfig` as `server`.
 
     Args:
         port: default of the port; 0 for any free port.
@@ -218,9 +155,23 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
 
     def decorate(callback: F) -> F:
         @functools.wraps(callback)
-        def with_settings(**values: Any) -> Any:
-            shared = {name: values.pop(name) for name in ServerSettings.__dataclass_fields__}
-            return callback(server=ServerSettings(**shared), **values)
+        def with_settings(
+            *,
+            bodies_mib: int | None,
+            tls_cert: str | None,
+            tls_key: str | None,
+            tls_ca: str | None,
+            **values: Any,
+        ) -> Any:
+            from kwiken.runtime.gateway.settings import ServerConfig
+
+            named = {name: values.pop(name) for name in ServerConfig.__struct_fields__ if name in values}
+            server = ServerConfig(
+                **named,
+                max_bodies=bodies_mib * MIB if bodies_mib is not None else None,
+                tls=tls_files("--tls", tls_cert, tls_key, tls_ca),
+            )
+            return callback(server=server, **values)
 
         decorated: Callable[..., Any] = with_settings
         for option in reversed(options):
@@ -230,32 +181,55 @@ def server_options(*, port: int, what: str) -> Callable[[F], F]:
     return decorate
 
 
-@dataclass(frozen=True)
-class TraceSettings:
-    """Values of a gateway's options on which requests' spans are written.
+def _check_lines(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    del ctx, param
+    if value is not None:
+        from kwiken.model.service.request_kinds import NO_LINES, RequestKinds
 
-    Attributes:
-        mode: all requests, those that the gateway's sampler keeps, or none.
-        share: share of all requests that the sampler draws uniformly, above 0, at most 1.
+        if value != NO_LINES:
+            RequestKinds.parse(value, where="--lines")
+    return value
+
+
+def gateway_options(callback: F) -> F:
+    """Decorate a verb's function, below `server_options`, with the options of gateways.
+
+    The function gets a `GatewayConfig` as `server`.
     """
 
-    mode: TraceMode
-    share: float
-
-    def arguments(self) -> list[str]:
-        """Command-line words of these settings."""
-        return ["--trace", self.mode, "--trace-share", str(self.share)]
-
-
-def trace_options(callback: F) -> F:
-    """Decorate a verb's function with the options of tracing; it gets their values as `trace`."""
-
     @functools.wraps(callback)
-    def with_settings(*, trace: str, trace_share: float, **values: Any) -> Any:
-        return callback(trace=TraceSettings(cast("TraceMode", trace), trace_share), **values)
+    def with_settings(*, server: ServerConfig, **values: Any) -> Any:
+        from kwiken.runtime.gateway.settings import GatewayConfig, ServerConfig
+
+        named = {name: values.pop(name) for name in GatewayConfig.__struct_fields__ if name in values}
+        return callback(server=GatewayConfig(**server.part(ServerConfig), **named), **values)
 
     decorated: Callable[..., Any] = with_settings
     for option in (
+        click.option(
+            "--lines",
+            metavar="PLACE",
+            callback=_check_lines,
+            help="Let kinds of requests wait in lines of their own, so that heavy ones do not hold up light "
+            "ones. Kinds are named by header:NAME or field:NAME; with field:NAME=small,large these alone are "
+            "told apart; off overrides the service.",
+        ),
+        click.option(
+            "--allowed-host",
+            "allowed_hosts",
+            type=Host(),
+            multiple=True,
+            metavar="NAME",
+            help="Host name under which the gateway accepts requests, from pages of that host too; "
+            "repeatable.",
+        ),
+        click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes."),
+        click.option(
+            "--grpc-port",
+            type=click.IntRange(0, MAX_PORT),
+            metavar="PORT",
+            help="Port for requests over gRPC, beside those over HTTP; 0: any free port.  [default: none]",
+        ),
         click.option(
             "--trace-share",
             type=click.FloatRange(0, 1, min_open=True),
@@ -315,40 +289,3 @@ def replica_tls_options(callback: F) -> F:
     ):
         decorated = option(decorated)
     return cast("F", decorated)
-
-
-plan_option = click.option("--plan", metavar="FILE", help="Plan to follow; read again when the file changes.")
-grpc_port_option = click.option(
-    "--grpc-port",
-    type=click.IntRange(0, MAX_PORT),
-    metavar="PORT",
-    help="Port for requests over gRPC, beside those over HTTP; 0: any free port.  [default: none]",
-)
-allowed_hosts_option = click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    type=Host(),
-    multiple=True,
-    metavar="NAME",
-    help="Host name under which the gateway accepts requests, from pages of that host too; repeatable.",
-)
-
-
-def _check_lines(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    del ctx, param
-    if value is not None:
-        from kwiken.model.service.request_kinds import NO_LINES, RequestKinds
-
-        if value != NO_LINES:
-            RequestKinds.parse(value, where="--lines")
-    return value
-
-
-lines_option = click.option(
-    "--lines",
-    metavar="PLACE",
-    callback=_check_lines,
-    help="Let kinds of requests wait in lines of their own, so that heavy ones do not hold up light ones. "
-    "Kinds are named by header:NAME or field:NAME; with field:NAME=small,large these alone are told apart; "
-    "off overrides the service.",
-)

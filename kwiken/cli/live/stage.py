@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from kwiken.apps.console.output import note
 from kwiken.base.errors import DefinitionError
-from kwiken.cli.live.server_options import ServerSettings, server_options
+from kwiken.cli.live.server_options import server_options
 from kwiken.cli.shared.options import load_service
+
+if TYPE_CHECKING:
+    from kwiken.runtime.gateway.settings import ServerConfig
 
 
 @click.command(short_help="Run one replica of one stage.")
@@ -21,39 +26,31 @@ from kwiken.cli.shared.options import load_service
     show_default=True,
     help="Largest number of calls at once; further calls are refused, and go to other replicas.",
 )
-def command(*, server: ServerSettings, stage: str, node: str | None, max_inflight: int) -> None:
+def command(*, target: str, server: ServerConfig, stage: str, node: str | None, max_inflight: int) -> None:
     """Run one replica of a stage of SERVICE (MODULE:NAME or FILE.py:NAME) until told to stop.
 
     Give its address to the gateway: kwiken serve --replica STAGE=HOST:PORT.
     """
     if server.metrics == "token":
         raise click.UsageError("a replica has no token; --metrics must be open or off")
-    service = load_service(server.target)
+    service = load_service(target)
     name = service[stage].name
     if service[name].remote_call is not None:
         raise DefinitionError("a foreign service serves it, so there is no replica to run", stage=name)
     import socket
+
+    import msgspec
 
     from kwiken.runtime.process.server_process import run_server
     from kwiken.runtime.process.specs import ReplicaSpec
 
     where = node or socket.gethostname()
     spec = ReplicaSpec(
-        target=server.target,
+        **msgspec.structs.asdict(server),
+        target=target,
         stage=name,
-        host=server.host,
-        port=server.port,
         replica=f"{name}@{where}",
         node=where,
-        traces=server.traces,
-        otlp=server.otlp,
         max_inflight=max_inflight,
-        grace_s=server.grace_s,
-        max_bodies=server.max_bodies,
-        shows_metrics=server.metrics != "off",
-        metrics_otlp=server.metrics_otlp,
-        log_format=server.log_format,
-        log_level=server.log_level,
-        tls=server.tls,
     )
     run_server(spec, service, lambda url: note(f"{service.name}/{name} at {url}"))

@@ -8,7 +8,7 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,14 +24,8 @@ from kwiken.cli.live.gateway.autopilot_beside import (
 )
 from kwiken.cli.live.server_options import (
     MAX_PORT,
-    ServerSettings,
-    TraceSettings,
-    allowed_hosts_option,
-    grpc_port_option,
-    lines_option,
-    plan_option,
+    gateway_options,
     server_options,
-    trace_options,
 )
 from kwiken.cli.shared.additions import NodePlacing, Nodes, placing_options
 from kwiken.cli.shared.options import NOT_NEGATIVE, load_service
@@ -42,17 +36,28 @@ if TYPE_CHECKING:
     from kwiken.runtime.cluster.cluster import Cluster
     from kwiken.runtime.cluster.layout import Layout
     from kwiken.runtime.cluster.state.files import StateFiles
+    from kwiken.runtime.gateway.settings import GatewayConfig
 
 LOG: Final = logging.getLogger("kwiken.up")
 FOREIGN: Final = "a foreign service serves it, so there are no replicas to start"
 TRACES: Final = "traces"  # in the folder of the state, for an autopilot without --traces
+WORDS: Final = "kwiken.words"  # of the command line, in the context of click
 _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
-@click.command(short_help="Start a local cluster: a gateway and every stage's replicas.")
+class _Remembering(click.Command):
+    """Command that remembers its words, with which a detached one is started."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words."""
+        ctx.meta[WORDS] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Remembering, short_help="Start a local cluster: a gateway and every stage's replicas.")
 @server_options(port=8080, what="the gateway")
+@gateway_options
 @click.argument("others", nargs=-1, metavar="[SERVICE]...")
-@trace_options
 @click.option(
     "--replicas",
     "replicas",
@@ -68,11 +73,9 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Number of gateways that share the port and keep one budget together.",
 )
-@grpc_port_option
 @click.option(
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
 )
-@plan_option
 @autopilot_options
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
@@ -83,24 +86,18 @@ _WHOLE: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
     show_default=True,
     help="Seconds without a sign of life after which a process is killed and replaced; 0: never.",
 )
-@allowed_hosts_option
-@lines_option
 def command(
     *,
-    server: ServerSettings,
+    target: str,
+    server: GatewayConfig,
     others: tuple[str, ...],
-    trace: TraceSettings,
     replicas: tuple[str, ...],
     placing: NodePlacing | None,
     gateways: int,
-    grpc_port: int | None,
     state: str,
-    plan: str | None,
     autopilot: AutopilotSettings,
     detach: bool,
     unresponsive_s: float,
-    allowed_hosts: tuple[str, ...],
-    lines: str | None,
 ) -> None:
     """Start the gateway and the replicas of SERVICE as processes, and replace those that die or hang.
 
@@ -112,18 +109,18 @@ def command(
     into one such command: targets are kept by one ledger of the nodes, and a second command on the same nodes
     is refused.
     """
-    autopilot.check(plan=plan, trace=trace.mode)
-    targets = [server.target, *others]
+    autopilot.check(plan=server.plan, trace=server.trace)
+    targets = [target, *others]
     services = load_services(targets)
     if len(services) > 1:
-        _check_several(server.port, len(services), {"--plan": plan, "--grpc-port": grpc_port})
+        _check_several(server.port, len(services), {"--plan": server.plan, "--grpc-port": server.grpc_port})
     counts = replica_counts(services, replicas)
     placed = placing.read(services) if placing is not None else None
     there = placed.replicas if placed is not None else {}
     if twice := [stage for name, of in counts.items() for stage in of if stage in there.get(name, {})]:
         raise InputError(f"the placement says it for stage {twice[0]!r}", where="--replicas")
-    if plan is not None:
-        _check_plan(plan, services[0])
+    if server.plan is not None:
+        _check_plan(server.plan, services[0])
     from kwiken.base.machine.reading import processors_given
     from kwiken.runtime.cluster.state.files import StateFiles
 
@@ -134,30 +131,23 @@ def command(
     )
 
     notices = {
-        Event.GATEWAY_EXPOSED: _exposed_line(server.host, allowed_hosts),
+        Event.GATEWAY_EXPOSED: _exposed_line(server.host, server.allowed_hosts),
         Event.CLUSTER_CROWDED: crowd_line(processes, processors_given()),
     }
     warnings = {event: line for event, line in notices.items() if line is not None}
     if detach:
         from kwiken.cli.live.detach import start_detached
 
-        words = [*targets, *server.arguments(), *trace.arguments(), "--state", state]
-        words += ["--gateways", str(gateways)]
-        words += placing.arguments() if placing is not None else []
-        words += ["--plan", plan] if plan is not None else []
-        words += autopilot.arguments()
-        words += ["--unresponsive-after", str(unresponsive_s)]
-        words += ["--grpc-port", str(grpc_port)] if grpc_port is not None else []
-        words += [word for text in replicas for word in ("--replicas", text)]
-        words += [word for name in allowed_hosts for word in ("--allowed-host", name)]
-        words += ["--lines", lines] if lines is not None else []
-        urls = start_detached(files, words)
+        words = click.get_current_context().meta[WORDS]
+        urls = start_detached(files, [word for word in words if word != "--detach"])
         for line in warnings.values():
             note(f"warning: {line}")
         for url in urls:
             say(url)
         return
     import asyncio
+
+    import msgspec
 
     from kwiken.runtime.cluster.cluster import Cluster
     from kwiken.runtime.cluster.settings import ClusterSettings
@@ -168,24 +158,9 @@ def command(
     if autopilot.wanted and traces is None:
         traces = str(Path(state) / TRACES)
     settings = ClusterSettings(
-        host=server.host,
-        traces=_path(traces),
-        otlp=server.otlp,
-        trace=trace.mode,
-        trace_share=trace.share,
-        grpc_port=grpc_port,
-        plan=_path(plan),
-        grace_s=server.grace_s,
-        unresponsive_s=unresponsive_s,
-        max_bodies=server.max_bodies,
-        metrics=server.metrics,
-        metrics_otlp=server.metrics_otlp,
-        log_format=server.log_format,
-        log_level=server.log_level,
-        allowed_hosts=allowed_hosts,
+        **msgspec.structs.asdict(server) | {"traces": traces},
         gateways=gateways,
-        lines=lines,
-        tls=server.tls,
+        unresponsive_s=unresponsive_s,
     )
 
     def start(place: int, layout: Layout | None) -> Cluster:
@@ -282,7 +257,7 @@ def replica_counts(services: Sequence[Service], texts: Sequence[str]) -> dict[st
     return counts
 
 
-def _exposed_line(host: str, allowed_hosts: Sequence[str]) -> str | None:
+def _exposed_line(host: str, allowed_hosts: Collection[str]) -> str | None:
     """Line on a gateway that other machines may reach; None if its address is on loopback."""
     from kwiken.runtime.gateway.live_page.allowed_origins import is_loopback
 
@@ -383,7 +358,3 @@ def crowd_line(processes: int, processors: float) -> str | None:
         f"{processes} processes share {processors:.3g} processors: under load calls and their copies wait "
         "for a processor, and latencies are not those of replicas on machines of their own"
     )
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text is not None else None

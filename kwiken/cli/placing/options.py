@@ -51,21 +51,6 @@ class PlacementOptions:
     repack_s: float | None = None
     dial: float | None = None
 
-    def arguments(self) -> list[str]:
-        """Command-line words of these options."""
-        options = {
-            "--placement": self.placement,
-            "--nodes": self.nodes,
-            "--workloads": self.workloads,
-            "--profiles": self.profiles,
-            "--prices": self.prices,
-        }
-        if self.repack_s is not None:
-            options["--repack"] = f"{self.repack_s!r}s"
-            options["--dial"] = AUTO if self.dial is None else repr(self.dial)
-        words = [word for name, value in options.items() if value is not None for word in (name, value)]
-        return words + [word for text in self.target_p99 for word in ("--target-p99", text)]
-
     def read(self, services: Sequence[Service]) -> Placed | None:
         """Read what the files say of some services; None without a placement.
 

@@ -39,9 +39,6 @@ class NodePlacing(Protocol):
     def read(self, services: Sequence[Service]) -> Nodes | None:
         """Read what the files say of some services; None without nodes."""
 
-    def arguments(self) -> list[str]:
-        """Command-line words of these options."""
-
     def running(
         self, starts: Mapping[str, Callable[[Layout | None], Cluster]], nodes: Any, folder: Path
     ) -> AbstractAsyncContextManager[

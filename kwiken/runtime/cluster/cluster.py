@@ -63,7 +63,7 @@ class Cluster:
 
     Args:
         target: service, as `MODULE:SERVICE` that is importable from here, or as `FILE.yaml`.
-        port: port for requests; 0 for any free port.
+        port: port for requests, 0 for any free port; None for that of the settings.
         state: folder for the state files that `down` and `status` read; None for none.
         replicas: number of replicas by stage, 1 to `MAX_REPLICAS`, where it differs from the service's own;
             None for the service's own throughout.
@@ -82,7 +82,7 @@ class Cluster:
         target: str,
         settings: ClusterSettings = ClusterSettings(),  # noqa: B008 - frozen
         *,
-        port: int = 0,
+        port: int | None = None,
         state: Path | None = None,
         replicas: Mapping[str, int] | None = None,
         layout: Layout | None = None,
@@ -102,7 +102,7 @@ class Cluster:
             grace_s=settings.grace_s,
             silence_s=_silence_s(self.service, settings.unresponsive_s),
         )
-        self._port = port
+        self._port = settings.port if port is None else port
         self._state_path = state
         self._folder: StateFolder | None = None
         self._clients: list[ControlClient] = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kwiken.runtime.cluster.settings import ClusterSettings
+from kwiken.runtime.gateway.settings import GatewayConfig, ServerConfig
 from kwiken.runtime.process.specs import GatewaySpec, ReplicaSpec
 from kwiken.runtime.wire.transport.base import Replica
 
@@ -56,54 +57,29 @@ def gateway_spec(
     """
     count = sum(len(replicas) for replicas in known.values())
     return GatewaySpec(
+        **settings.part(GatewayConfig) | {"port": port, "grpc_port": grpc_port},
         target=target,
-        host=settings.host,
-        port=port,
-        grpc_port=grpc_port,
         shares_grpc_port=settings.gateways > 1,
-        plan=_text(settings.plan),
-        traces=_text(settings.traces),
-        otlp=settings.otlp,
-        trace=settings.trace,
-        trace_share=settings.trace_share,
-        grace_s=settings.grace_s,
-        log_format=settings.log_format,
-        log_level=settings.log_level,
         kept=str(kept),
         follows_kept=settings.gateways > 1,
         takes_over=takes_over,
         sockets=list(sockets),
-        max_bodies=settings.max_bodies,
-        allowed_hosts=list(settings.allowed_hosts),
-        metrics=settings.metrics,
-        metrics_otlp=settings.metrics_otlp,
         gateways=list(shown),
         name=name,
-        lines=settings.lines,
-        tls=settings.tls,
         known=dict(known) if count <= MAX_KNOWN else {},
     )
 
 
 def replica_spec(target: str, settings: ClusterSettings, *, stage: str, name: str, node: str) -> ReplicaSpec:
     """Specification of a replica."""
-    traced = settings.trace != "off"
+    own: dict[str, Any] = {"host": LOOPBACK, "port": 0, "max_bodies": None, "tls": None}
+    if settings.trace == "off":
+        own |= {"traces": None, "otlp": None}
     return ReplicaSpec(
+        **settings.part(ServerConfig) | own,
         target=target,
         stage=stage,
-        host=LOOPBACK,
         replica=name,
         node=node,
-        traces=_text(settings.traces) if traced else None,
-        otlp=settings.otlp if traced else None,
         max_inflight=settings.max_inflight,
-        grace_s=settings.grace_s,
-        shows_metrics=settings.metrics != "off",
-        metrics_otlp=settings.metrics_otlp,
-        log_format=settings.log_format,
-        log_level=settings.log_level,
     )
-
-
-def _text(path: Path | None) -> str | None:
-    return str(path) if path is not None else None

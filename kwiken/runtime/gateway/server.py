@@ -75,7 +75,7 @@ class Gateway:
     def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
         self._service = service
         self._settings = settings
-        self.tls = settings.tls
+        self.tls = settings.certificates
         budget = ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None
         self.door = FrontDoor(service, executor, settings.kinds, budget)
         self._listener = Listener(
@@ -86,7 +86,7 @@ class Gateway:
             sockets=settings.sockets,
             budget=self.door.budget,
             most=max_connections(doors=settings.doors),
-            tls=settings.tls,
+            tls=settings.certificates,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         self.control = Control(service, executor, token=settings.token, status=self._figures)

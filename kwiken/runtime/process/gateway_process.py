@@ -31,7 +31,7 @@ from kwiken.runtime.gateway.control.siblings import Siblings
 from kwiken.runtime.gateway.control.steering import Author
 from kwiken.runtime.gateway.observation.replica_watch import watch_replicas
 from kwiken.runtime.gateway.server import Gateway
-from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.gateway.settings import GatewayConfig, GatewaySettings
 from kwiken.runtime.gateway.steering.process import AutopilotProcess
 from kwiken.runtime.metrics.push import pushed
 from kwiken.runtime.process.critical_tasks import CriticalTasks
@@ -91,18 +91,14 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 service,
                 executor,
                 GatewaySettings(
-                    host=spec.host,
-                    port=spec.port,
+                    **spec.part(GatewayConfig),
                     token=token,
                     remote=not spec.local,
-                    max_bodies=spec.max_bodies,
-                    allowed_hosts=spec.allowed_hosts,
-                    metrics=spec.metrics,
                     doors=DOORS if spec.grpc_port is not None else 1,
                     name=spec.name,
                     kinds=kinds,
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
-                    tls=tls,
+                    certificates=tls,
                 ),
             )
             gateway.control.take_tokens(tokens)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from kwiken.base.printable import printable
 from kwiken.runtime.base.log_events import EVENT, TRACE
+from kwiken.runtime.gateway.settings import LogFormat
 
-LogFormat = Literal["text", "json"]
-LogLevel = Literal["debug", "info", "warning", "error"]
 NO_EVENT: Final = "other"
 LIBRARY: Final = "kwiken"
 

@@ -18,7 +18,8 @@ from kwiken.base.printable import printable
 from kwiken.runtime.base.log_events import EVENT, Event, about
 from kwiken.runtime.base.token_bucket import TokenBucket
 from kwiken.runtime.base.tracebacks import brief_trace
-from kwiken.runtime.process.log_format import LIBRARY, LogFormat, LogLevel, formatter_of
+from kwiken.runtime.gateway.settings import LogFormat, LogLevel
+from kwiken.runtime.process.log_format import LIBRARY, formatter_of
 
 BURST: Final = 10  # lines of one kind at once
 EVERY_S: Final = 10.0  # interval of further lines of one kind

@@ -174,7 +174,7 @@ async def _serve_replica(
             tls=tls,
         )
         metrics = ReplicaMetrics(service.name, server.calls, name=spec.replica or spec.stage, node=spec.node)
-        if spec.shows_metrics:
+        if spec.metrics != "off":
             server.show(MetricsPage(metrics.shown))
         async with pushed(spec.metrics_otlp, lambda: metrics.resource, metrics.collect):
             watching = asyncio.create_task(tls.watch()) if tls is not None else None

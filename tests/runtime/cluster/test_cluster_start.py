@@ -77,7 +77,7 @@ async def test_a_bad_plan_file_is_named(tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text("{")
     with pytest.raises(KwikenError, match=r"gateway: .*plan\.json"):
-        async with Cluster(TARGET, ClusterSettings(plan=plan), replicas=ONE_EACH):
+        async with Cluster(TARGET, ClusterSettings(plan=str(plan)), replicas=ONE_EACH):
             pass
 
 

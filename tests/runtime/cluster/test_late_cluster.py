@@ -36,7 +36,7 @@ PLAN = plan_of(
 
 async def test_partial_and_late_requests_while_a_replica_is_killed(tmp_path: Path) -> None:
     async with (
-        Cluster(TARGET, ClusterSettings(traces=tmp_path, trace="all", grace_s=3.0)) as cluster,
+        Cluster(TARGET, ClusterSettings(traces=str(tmp_path), trace="all", grace_s=3.0)) as cluster,
         aiohttp.ClientSession() as session,
     ):
 

@@ -41,7 +41,9 @@ def of(
     count: int, *, unresponsive_s: float = 10.0, plan: Path | None = None, state: Path | None = None
 ) -> Cluster:
     """A cluster of so many replicas of one stage."""
-    settings = ClusterSettings(grace_s=0.5, unresponsive_s=unresponsive_s, plan=plan)
+    settings = ClusterSettings(
+        grace_s=0.5, unresponsive_s=unresponsive_s, plan=str(plan) if plan is not None else None
+    )
     return Cluster(POISON, settings, state=state, replicas={"only": count})
 
 

@@ -44,7 +44,7 @@ async def ask(session: aiohttp.ClientSession, url: str, traceparent: str | None 
 
 async def test_gateway_and_replicas_keep_the_same_requests(tmp_path: Path) -> None:
     asked = f"00-{'ab' * 16}-{'cd' * 8}-01"
-    settings = ClusterSettings(traces=tmp_path / "t", trace_share=0.2, grace_s=3.0)
+    settings = ClusterSettings(traces=str(tmp_path / "t"), trace_share=0.2, grace_s=3.0)
     async with Cluster(TARGET, settings) as cluster, aiohttp.ClientSession() as session:
         for _ in range(REQUESTS):
             assert await ask(session, cluster.gateway_url) == 200

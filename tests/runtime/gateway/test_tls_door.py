@@ -51,7 +51,7 @@ async def gateways(certificates: Sequence[Certificates | None]) -> AsyncIterator
                 clock=SystemClock(),
                 rng=random.Random(number),
             )
-            settings = GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}", tls=tls)
+            settings = GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}", certificates=tls)
             gateway = Gateway(service, executor, settings)
             gateway.control.siblings = Siblings(lambda: urls, TOKEN, tls=tls)
             await gateway.start()

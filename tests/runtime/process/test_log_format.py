@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.process.log_format import LogFormat, formatter_of
+from kwiken.runtime.gateway.settings import LogFormat
+from kwiken.runtime.process.log_format import formatter_of
 from kwiken.runtime.process.log_limits import LimitFilter
 from tests.support.project.site_tables import generated
 

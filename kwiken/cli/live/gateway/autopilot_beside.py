@@ -30,10 +30,6 @@ class AutopilotSettings:
     wanted: bool
     budget: float
 
-    def arguments(self) -> list[str]:
-        """Command-line words of these settings."""
-        return ["--autopilot", "--budget", str(self.budget)] if self.wanted else []
-
     def check(self, *, plan: str | None, trace: str) -> None:
         """Refuse options that do not go together.
 
