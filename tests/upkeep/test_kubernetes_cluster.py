@@ -38,6 +38,9 @@ class Deployments:
         self.found: dict[str, dict[str, Any]] = {}
         self.version = "v1"
         self.makes_pods = True
+        self.no_room = ""  # why kubelets resize no pod that is on a node
+        self.lag = 0  # reads of pods until the controller acts on a scale
+        self._late = 0
         self._numbers = itertools.count()
         self.reconcile()
 
@@ -72,7 +75,11 @@ class Deployments:
 
     async def pods(self, selector: str) -> list[dict[str, Any]]:
         assert selector == "app.kubernetes.io/name=single"
-        return list(self.found.values())
+        found = list(self.found.values())
+        self._late -= 1
+        if self._late == 0:
+            self.reconcile()  # after the reader has seen what ends now
+        return found
 
     async def nodes(self) -> list[dict[str, Any]]:
         return [
@@ -100,22 +107,49 @@ class Deployments:
 
     async def resize_pod(self, name: str, container: str, amounts: dict[str, str]) -> None:
         assert container == "stage"
-        self.found[name]["spec"]["containers"][0]["resources"]["requests"] = amounts
+        pod = self.found[name]
+        before = pod["spec"]["containers"][0]["resources"]["requests"]
+        pod["spec"]["containers"][0]["resources"]["requests"] = amounts
+        status = pod["status"]
+        if self.no_room and "nodeName" in pod["spec"]:
+            reason, _, message = self.no_room.partition(": ")
+            status["containerStatuses"] = [{"name": "stage", "allocatedResources": before}]
+            status["conditions"] = [one for one in status["conditions"] if one["type"] == "Ready"] + [
+                {"type": "PodResizePending", "status": "True", "reason": reason, "message": message}
+            ]
+
+    def make_room(self) -> None:
+        """Let kubelets resize what they deferred."""
+        self.no_room = ""
+        for pod in self.found.values():
+            pod["status"].pop("containerStatuses", None)
+            conditions = pod["status"].get("conditions", [])
+            pod["status"]["conditions"] = [one for one in conditions if one["type"] == "Ready"]
 
     async def scale(self, deployment: str) -> int:
         return self.scales[deployment]
 
     async def set_scale(self, deployment: str, replicas: int) -> None:
         self.scales[deployment] = replicas
-        self.reconcile()
+        if self.lag:
+            self._late = self.lag
+        else:
+            self.reconcile()
 
     def where(self) -> list[tuple[str, str]]:
         """Node and size of every pod that is on a node."""
         return sorted(
-            (pod["spec"]["nodeName"], pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
+            (pod["spec"]["nodeName"], allocated(pod))
             for pod in self.found.values()
             if "nodeName" in pod["spec"]
         )
+
+
+def allocated(pod: dict[str, Any]) -> str:
+    """Processor time that the kubelet has given a pod."""
+    for status in pod["status"].get("containerStatuses", ()):
+        return str(status["allocatedResources"]["cpu"])
+    return str(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"])
 
 
 class Gateways:
@@ -158,6 +192,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STEP_S", 0.001)
     monkeypatch.setattr(module, "POLL_S", 0.001)
     monkeypatch.setattr(module, "CREATED_S", 0.05)
+    monkeypatch.setattr(module, "RESIZED_S", 0.05)
 
 
 async def test_what_is_wanted_at_the_start_is_there_and_no_more() -> None:
@@ -185,6 +220,44 @@ async def test_replicas_are_started_resized_and_stopped() -> None:
         assert there.where() == [("node-0", "500m")]
         await cluster.remove_replica(name)  # it is gone: nothing happens
         assert there.scales[DEPLOYMENT] == 1
+
+
+@pytest.mark.parametrize("reason", ["Deferred: node has no room", "Infeasible: node has only 2 cores"])
+async def test_a_resize_that_the_kubelet_puts_off_is_told_and_not_believed(reason: str) -> None:
+    async with settled(2, ("node-0", 0.5)) as (there, cluster):
+        [name] = cluster.places
+        there.no_room = reason
+        with pytest.raises(KwikenError, match=rf"has 0\.5 cores, not 2: {reason}"):
+            await cluster.resize_replica(name, 2.0)
+        assert cluster.places[name] == ("work", ReplicaPlace("node-0", 0.5))
+        watching = asyncio.create_task(cluster.watch())
+        there.make_room()  # the kubelet resizes it after all
+        async with asyncio.timeout(PATIENCE_S):
+            while cluster.places[name][1].cores != 2.0:  # noqa: ASYNC110 - of a model
+                await asyncio.sleep(0.001)
+        watching.cancel()
+
+
+async def test_a_pod_has_its_size_before_it_is_let_onto_a_node() -> None:
+    async with settled(2, ("node-0", 0.5)) as (there, cluster):
+        there.no_room = "Deferred: no pod on a node can be resized"
+        await cluster.add_replica("work", ReplicaPlace("node-1", 1.5))
+        assert there.where() == [("node-0", "500m"), ("node-1", "1500m")]
+
+
+async def test_no_pod_ends_that_is_let_onto_a_node_at_the_start_while_the_controller_is_late() -> None:
+    there = Deployments(3)
+    there.scales[DEPLOYMENT] = 4  # as the export says, of which fewer are wanted
+    there.reconcile()
+    there.lag = 1
+    cluster = cluster_of(there)
+    wanted = [("a", ReplicaPlace("node-0", 0.5)), ("b", ReplicaPlace("node-1", 0.5))]
+    found = await cluster.settle({"work": wanted})
+    assert all(isinstance(name, str) and name in there.found for name in found.values()), found
+    for _ in range(4):
+        await cluster.look()
+    assert there.where() == [("node-0", "500m"), ("node-1", "500m")]
+    assert len(there.found) == there.scales[DEPLOYMENT] == 2
 
 
 async def test_the_gateways_replicas_have_the_names_of_pods() -> None:

@@ -15,6 +15,7 @@ VERSION: Final = "pod-template-hash"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 GIVEN_UP: Final = "-1000"  # of a pod that is to end before the others of its Deployment
 CONTAINER: Final = "stage"
+RESIZE_PENDING: Final = "PodResizePending"  # condition of a pod whose kubelet has no room for its new size
 _CORES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m?)")
 
 
@@ -30,7 +31,8 @@ class Pod:
         ready: whether its kubelet says that it answers calls.
         node: node that it is on or was let onto; empty for none.
         address: its IP address; empty for none.
-        cores: number of cores that its container requests.
+        cores: number of cores that its container has: what the kubelet gave it, else what it requests.
+        pending: why it is not resized yet, as `Deferred: ...` or `Infeasible: ...`; empty for nothing.
     """
 
     name: str
@@ -42,15 +44,18 @@ class Pod:
     node: str
     address: str
     cores: float
+    pending: str = ""
 
 
 def pod_of(found: Mapping[str, Any]) -> Pod:
     """A pod, from the API's object."""
     meta, spec, status = found["metadata"], found["spec"], found.get("status", {})
     labels = meta.get("labels") or {}
-    conditions = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
     [container] = [one for one in spec["containers"] if one["name"] == CONTAINER] or [{}]
-    requests = container.get("resources", {}).get("requests", {})
+    [running] = [one for one in status.get("containerStatuses") or () if one["name"] == CONTAINER] or [{}]
+    requests = running.get("allocatedResources") or container.get("resources", {}).get("requests", {})
+    resize = conditions.get(RESIZE_PENDING, {})
     return Pod(
         name=meta["name"],
         component=labels.get(COMPONENT, ""),
@@ -59,10 +64,13 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
         ends="deletionTimestamp" in meta
         or status.get("phase") in {"Succeeded", "Failed"}
         or (meta.get("annotations") or {}).get(DELETION_COST) == GIVEN_UP,
-        ready=conditions.get("Ready") == "True",
+        ready=conditions.get("Ready", {}).get("status") == "True",
         node=spec.get("nodeName") or (spec.get("nodeSelector") or {}).get(HOST, ""),
         address=status.get("podIP", ""),
         cores=cores_of(requests.get("cpu", "0")),
+        pending=f"{resize.get('reason', '')}: {resize.get('message', '')}"
+        if resize.get("status") == "True"
+        else "",
     )
 
 

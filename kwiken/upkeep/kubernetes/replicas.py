@@ -27,6 +27,7 @@ LOG = logging.getLogger("kwiken.upkeep")
 POLL_S: Final = 1.0  # interval of looks at pods and nodes
 STEP_S: Final = 0.2  # interval of looks at a pod that is waited for
 CREATED_S: Final = 30.0  # for a Deployment to make a pod
+RESIZED_S: Final = 10.0  # for a kubelet to resize a pod, or to say why not
 READY_S: Final = 180.0  # for a pod to become ready, its image fetched
 SAME_CORES: Final = 0.0005  # Kubernetes counts in thousandths of a core
 
@@ -89,6 +90,7 @@ class PodReplicas:
             await asyncio.sleep(POLL_S)
             try:
                 await self.look()
+                self._follow_sizes()
                 await self._replace()
             except KwikenError as error:
                 LOG.warning("%s", error, extra=about(Event.UPKEEP_FAILED))
@@ -119,8 +121,9 @@ class PodReplicas:
                 await self.resize_replica(same.name, place.cores)
                 found[key] = same.name
             waiting = [pod for pod in self._of(stage) if pod.waits]
-            # Those that wait already are used before any is added.
-            await self._rescale(stage, len(missing) - len(waiting))
+            # Those that wait already are used before any is added. The scale is not lowered before the rest
+            # has a node: the controller chooses what ends, and might choose a pod that gets a node here.
+            await self._rescale(stage, max(0, len(missing) - len(waiting)))
             for key, place in missing:
                 try:
                     found[key] = await self._take(stage, place)
@@ -129,6 +132,8 @@ class PodReplicas:
             for pod in there:
                 self._own[pod.name] = stage, ReplicaPlace(pod.node, pod.cores)
                 await self.remove_replica(pod.name)
+            # Of several pods those without a node end first.
+            await self._rescale(stage, min(0, len(missing) - len(waiting)))
         return found
 
     async def status(self) -> dict[str, Any]:
@@ -174,14 +179,28 @@ class PodReplicas:
             cores: number of cores, above 0.
 
         Raises:
-            KwikenError: the API refuses.
+            KwikenError: the API refuses, or the kubelet has no room; the pod keeps the size that it has.
         """
-        if name not in self._own:
+        if name not in self._own or abs(self._own[name][1].cores - cores) <= SAME_CORES:
             return
-        stage, place = self._own[name]
-        if abs(place.cores - cores) > SAME_CORES:
-            await self._resize(self._now.get(name, name), cores)
-            self._own[name] = stage, ReplicaPlace(place.node, cores)
+        pod = self._now.get(name, name)
+        await self._resize(pod, cores)
+        async for _ in _looks(RESIZED_S):
+            await self.look()
+            found = self._pods.get(pod)
+            if found is None or abs(found.cores - cores) <= SAME_CORES:
+                break
+            if found.pending:
+                raise KubernetesError(f"pod {pod} has {found.cores:g} cores, not {cores:g}: {found.pending}")
+        self._follow_sizes()
+
+    def _follow_sizes(self) -> None:
+        """Take note of the sizes that pods have: a kubelet may resize one long after it was told to."""
+        for name, (stage, place) in self._own.items():
+            pod = self._pods.get(self._now.get(name, name))
+            if pod is not None and not pod.ends and abs(pod.cores - place.cores) > SAME_CORES:
+                LOG.info("%s: pod %s has %g cores now", stage, pod.name, pod.cores)
+                self._own[name] = stage, ReplicaPlace(place.node, pod.cores)
 
     async def drop_node(self, node: str) -> list[str]:
         """Give a node up: the scales are lowered by its pods; returns their names."""
@@ -217,10 +236,9 @@ class PodReplicas:
     async def _take(self, stage: str, place: ReplicaPlace) -> str:
         """Let a waiting pod onto a node, and wait until it is ready; what is not is given up."""
         pod = await self._waiting(stage)
-        await self._api.patch_pod(pod.name, placing(place.node))
-        self._own[pod.name] = stage, ReplicaPlace(place.node, pod.cores)
+        self._own[pod.name] = stage, place
         try:
-            await self.resize_replica(pod.name, place.cores)
+            await self._place(pod, place)
             await self._ready(pod.name)
         except BaseException:
             self._own.pop(pod.name, None)
@@ -228,6 +246,12 @@ class PodReplicas:
                 await self._give_up([pod.name], stage)
             raise
         return pod.name
+
+    async def _place(self, pod: Pod, place: ReplicaPlace) -> None:
+        """Give a waiting pod its size, then let it onto its node: a kubelet takes none without room."""
+        if abs(pod.cores - place.cores) > SAME_CORES:
+            await self._resize(pod.name, place.cores)
+        await self._api.patch_pod(pod.name, placing(place.node))
 
     async def _waiting(self, stage: str) -> Pod:
         async for _ in _looks(CREATED_S):
@@ -263,12 +287,10 @@ class PodReplicas:
             ended = pod is None or pod.ends
             if waiting is None or not (ended or (pod is not None and pod.version != waiting.version)):
                 continue
-            await self._api.patch_pod(waiting.name, placing(place.node))
+            await self._place(waiting, place)
             self._now[name] = waiting.name
             if not ended:
                 await self._api.patch_pod(before, giving_up())
-            if abs(waiting.cores - place.cores) > SAME_CORES:
-                await self._resize(waiting.name, place.cores)
             await self.look()  # it waits no longer
             LOG.info("%s: pod %s replaces %s on %s", stage, waiting.name, before, place.node)
 
