@@ -178,6 +178,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.apps.report.charts",
         "kwiken.apps.report.sections",
         "kwiken.apps.report",
+        "kwiken.apps.compare",
         "kwiken.apps.demo.faults",
         "kwiken.apps.demo.setup",
         "kwiken.apps.demo.pace",
