@@ -6,10 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.storage.consolidation.exact import fewest_nodes, least_nodes
+from kwiken.storage.consolidation.bound import least_nodes
 from kwiken.storage.consolidation.interference import AccessMix, packing_order, pair_losses, pair_scores
 from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules, consolidate, placing_order
 from kwiken.storage.consolidation.search import searched
+from papers.bloc.exact import fewest_nodes
 
 MANY: Final = 1000  # data sets
 MANY_NODES: Final = 600

@@ -185,8 +185,7 @@ def test_data_is_packed_and_moves_from_a_layout_are_told(cluster: Path) -> None:
     layout = cluster / "layout.json"
     result = run("storage", "pack", *inputs, "-o", str(layout), "--json")
     found = json.loads(result.stdout)
-    assert found["exact"]
-    assert found["nodes_used"] >= found["fewest_nodes"]
+    assert found["nodes_used"] >= found["fewest_nodes"] >= 2
     held = json.loads(layout.read_text())["nodes"]
     homes = {name: node for node, names in held.items() for name in names}
     assert homes["index/0#0"][:4] != homes["index/0#1"][:4]  # zones of their own

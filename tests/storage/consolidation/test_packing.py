@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.storage.consolidation.exact import fewest_nodes, least_nodes
+from kwiken.storage.consolidation.bound import least_nodes
 from kwiken.storage.consolidation.interference import packing_order
 from kwiken.storage.consolidation.moves import MoveRules, update_placement
 from kwiken.storage.consolidation.packing import (
@@ -20,6 +20,7 @@ from kwiken.storage.consolidation.packing import (
     placing_order,
 )
 from kwiken.storage.consolidation.search import searched
+from papers.bloc.exact import fewest_nodes
 
 NAMES = "ABCDE"
 PAIRS = {

@@ -177,8 +177,8 @@ def _packed(
     """Objects, scores, place of each object, moves from the layout in force, and facts."""
     import numpy as np
 
+    from kwiken.storage.consolidation.bound import least_nodes
     from kwiken.storage.consolidation.document import objects_of, place_from_json
-    from kwiken.storage.consolidation.exact import MAX_EXACT, fewest_nodes, least_nodes
     from kwiken.storage.consolidation.moves import MoveRules, update_placement
     from kwiken.storage.consolidation.packing import consolidate, placing_order
     from kwiken.storage.consolidation.search import searched
@@ -208,11 +208,7 @@ def _packed(
         )
     facts["nodes_used"] = len(np.unique(place))
     facts["oversized"] = [objects.names[which] for which in oversized]
-    exact = len(objects) <= MAX_EXACT and len(set(nodes.class_of.tolist())) == 1 and not oversized
-    facts["exact"] = exact
-    facts["fewest_nodes"] = (
-        fewest_nodes(objects, nodes, scores, rules) if exact else least_nodes(objects, nodes, scores, rules)
-    )
+    facts["fewest_nodes"] = least_nodes(objects, nodes, scores, rules)
     return objects, scores, place, plan, facts
 
 
@@ -312,11 +308,10 @@ def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | Non
 
 
 def _show(answer: dict[str, Any]) -> None:
-    bound = "the exact packing needs" if answer["exact"] else "no packing needs fewer than"
     gap = answer["nodes_used"] - answer["fewest_nodes"]
     say(
         f"{answer['objects']} parts and replicas on {answer['nodes_used']} of {answer['nodes']} nodes; "
-        f"{bound} {answer['fewest_nodes']} (gap {gap})"
+        f"no packing needs fewer than {answer['fewest_nodes']} (gap {gap})"
     )
     print_table(
         "",
