@@ -189,13 +189,28 @@ def test_scaling_is_there_only_where_it_is_asked_for() -> None:
     scaled = objects(deployed(shop("find"), autoscale=True))
     assert "replicas" not in scaled["Deployment", "shop-1-find"]["spec"]
     assert scaled["HorizontalPodAutoscaler", "shop-1-find"]["spec"]["minReplicas"] == 2
-    kept = objects(deployed(shop("find"), upkeep=True))
+    kept = objects(deployed(shop("find"), managed={"find"}))
     pod = kept["Deployment", "shop-1-find"]["spec"]["template"]["spec"]
     assert pod["schedulingGates"] == [{"name": PLACED_GATE}]
     rights = kept["Role", "shop-1-upkeep"]["rules"]
     verbs = {verb for rule in rights for verb in rule["verbs"]}
     assert verbs == {"get", "list", "patch"}
     [scales] = [rule for rule in rights if rule["resources"] == ["deployments/scale"]]
+    assert scales["resourceNames"] == ["shop-1-find"]
+
+
+def test_pods_of_stages_without_a_target_wait_at_no_gate() -> None:
+    kept = objects(deployed(shop("find", "show"), managed={"find"}))
+    pods = {
+        stage: kept["Deployment", f"shop-1-{stage}"]["spec"]["template"]["spec"] for stage in ("find", "show")
+    }
+    assert "schedulingGates" in pods["find"]
+    assert "schedulingGates" not in pods["show"]
+    assert "cpu" not in pods["show"]["containers"][0]["resources"]["limits"]
+    assert pods["show"]["topologySpreadConstraints"]
+    [scales] = [
+        rule for rule in kept["Role", "shop-1-upkeep"]["rules"] if rule["resources"] == ["deployments/scale"]
+    ]
     assert scales["resourceNames"] == ["shop-1-find"]
 
 
@@ -249,7 +264,7 @@ def test_with_tls_compose_mounts_certificates_of_both_sides() -> None:
 
 
 def test_with_tls_kubernetes_mounts_secrets_and_probes_as_the_certificates_allow() -> None:
-    found = objects(deployed(shop("find"), tls=True, upkeep=True))
+    found = objects(deployed(shop("find"), tls=True, managed={"find"}))
     pods = {
         name: found["Deployment", f"shop-1-{name}"]["spec"]["template"]["spec"]
         for name in ("gateway", "find", "upkeep")
@@ -269,5 +284,5 @@ def test_with_tls_kubernetes_mounts_secrets_and_probes_as_the_certificates_allow
         compile(stage[kind]["exec"]["command"][-1], kind, "exec")
     assert "--url=https://shop-1-gateway:8080" in upkeep["args"]
     assert {"name": "KWIKEN_TLS_CERT", "value": "/etc/kwiken/tls/tls.crt"} in upkeep["env"]
-    plain = objects(deployed(shop("find"), upkeep=True))
+    plain = objects(deployed(shop("find"), managed={"find"}))
     assert "tls" not in str(plain).lower()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kwiken.apps.console.output import note, read_text, write_text
 from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
+
+if TYPE_CHECKING:
+    from kwiken.model.service.service import Service
 
 MANIFESTS: Final = ("compose", "kubernetes")
 POOLS: Final = ("karpenter",)
@@ -16,6 +19,24 @@ PROGRAMS: Final = (*MANIFESTS, *POOLS, *QUEUES, *ENGINES)
 MAX_PROVISION: Final = 16 * MIB
 MAX_RACK_PLAN: Final = 256 * MIB
 HEAD: Final = 4096  # characters by which a plan of racks is told from a placement
+
+
+def kept_stages(service: Service, nodes: str, workloads: str, profiles: str) -> frozenset[str]:
+    """Stages of a service whose targets an upkeep in Kubernetes keeps.
+
+    Args:
+        nodes: path of the document of nodes, of which the upkeep uses the classes.
+        workloads: path of the document of workloads.
+        profiles: path of their predictions.
+
+    Raises:
+        InputError: `kwiken upkeep` would refuse a document; names the file and the field.
+    """
+    from kwiken.cli.placing.target_inputs import refuse_best_effort, requests_of
+
+    _, requests = requests_of(nodes, workloads, profiles, [service])
+    refuse_best_effort([one.workload for one in requests], workloads)
+    return frozenset(one.workload.stage for one in requests)
 
 
 def write_document(path: str, program: str, out: str) -> None:

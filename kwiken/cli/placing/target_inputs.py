@@ -67,6 +67,37 @@ def read_target_inputs(
     Raises:
         InputError: the files do not fit each other or a service, or a workload has no room.
     """
+    cluster, requests = requests_of(nodes_file, workloads_file, profiles_file, services, found_nodes)
+    wanted = [one.workload for one in requests]
+    names = {service.name for service in services}
+    placement = _placement(placement_file, requests, cluster)
+    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
+    assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
+    _check_room(adaptation, wanted, workloads_file)
+    renter, currency = None, ""
+    if prices_file is not None:
+        prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
+        renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
+    replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
+    repack = None
+    if repack_s is not None:
+        movable = frozenset(one.name for one in wanted if one.stage or (one.best_effort and one.command))
+        repack = LiveRepackSettings(every_s=repack_s, dial=dial, movable=movable)
+    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency, repack)
+
+
+def requests_of(
+    nodes_file: str,
+    workloads_file: str,
+    profiles_file: str,
+    services: Sequence[Service],
+    found_nodes: Sequence[Node] | None = None,
+) -> tuple[Cluster, list[PlacementRequest]]:
+    """Read files without placing anything; returns the nodes, and what is to be placed.
+
+    Raises:
+        InputError: the files do not fit each other or a service; names the file and the field.
+    """
     cluster = nodes_from_toml(read_text(nodes_file, MAX_NODES_FILE), where=nodes_file)
     if found_nodes is not None:
         cluster = _with_nodes(cluster, found_nodes, nodes_file)
@@ -86,22 +117,22 @@ def read_target_inputs(
             raise InputError(
                 f"has no profile of {one.name!r}, but {', '.join(profiles)}", where=profiles_file
             )
+    played_speeds(cluster, nodes_file)  # raises for a class without one
     caution = Caution(confidence=CONFIDENCE)
-    requests = [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
-    placement = _placement(placement_file, requests, cluster)
-    adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
-    assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
-    _check_room(adaptation, wanted, workloads_file)
-    renter, currency = None, ""
-    if prices_file is not None:
-        prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
-        renter, currency = _renter(prices, prices_file, cluster, adaptation, wanted), prices.currency
-    replicas = {name: assignment.replicas(name, adaptation.keys) for name in sorted(names)}
-    repack = None
-    if repack_s is not None:
-        movable = frozenset(one.name for one in wanted if one.stage or (one.best_effort and one.command))
-        repack = LiveRepackSettings(every_s=repack_s, dial=dial, movable=movable)
-    return Placed(assignment.nodes, replicas, nodes_file, adaptation, assignment, renter, currency, repack)
+    return cluster, [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
+
+
+def refuse_best_effort(workloads: Sequence[Workload], where: str) -> None:
+    """Refuse work without a target, which an upkeep of Kubernetes does not run.
+
+    Raises:
+        InputError: names the work.
+    """
+    if work := [one.name for one in workloads if one.best_effort]:
+        raise InputError(
+            f"best-effort work has its own Deployments in Kubernetes; leave out {', '.join(work)}",
+            where=where,
+        )
 
 
 def _with_nodes(cluster: Cluster, found: Sequence[Node], where: str) -> Cluster:

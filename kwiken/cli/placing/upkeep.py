@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from kwiken.apps.console.output import note
-from kwiken.base.errors import InputError
 from kwiken.cli.live.gateway.remote import remote_gateway, token_file_option
 from kwiken.cli.placing.options import placed_on
 from kwiken.cli.shared.options import load_service, needs_extra
@@ -168,14 +167,11 @@ async def _usable(api: object) -> list[Node]:
 
 def _placed(service: Service, documents: _Documents, found: Sequence[Node]) -> Placed:
     """Read the documents, and place the service's stages on the nodes that there are."""
+    from kwiken.cli.placing.target_inputs import refuse_best_effort
+
     placed = placed_on(found, service, **vars(documents))
     assert placed.assignment is not None
-    work = [one.name for one in placed.assignment.workloads.values() if one.best_effort]
-    if work:
-        raise InputError(
-            f"best-effort work has its own Deployments in Kubernetes; leave out {', '.join(work)}",
-            where=documents.workloads,
-        )
+    refuse_best_effort(list(placed.assignment.workloads.values()), documents.workloads)
     kept = {one.stage for one in placed.assignment.workloads.values()}
     if left := [name for name in service.stages if name not in kept]:
         note(f"note: without a target, and so with the scale that they have: {', '.join(left)}")

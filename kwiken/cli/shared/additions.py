@@ -52,6 +52,9 @@ class DocumentExports(Protocol):
 
     PROGRAMS: tuple[str, ...]
 
+    def kept_stages(self, service: Service, nodes: str, workloads: str, profiles: str) -> frozenset[str]:
+        """Stages whose targets an upkeep keeps by these documents, which are checked as the upkeep does."""
+
     def write_document(self, path: str, program: str, out: str) -> None:
         """Write a document's settings for one program."""
 

@@ -14,6 +14,7 @@ import click
 from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.machine.files import MIB
+from kwiken.cli.shared.additions import document_exports
 from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
 from kwiken.cli.shared.options import load_plan, load_service
 
@@ -222,9 +223,23 @@ def _deployment(
         otlp=options.otlp,
         plan=_plan(options.plan, service),
         autoscale=options.autoscale,
-        upkeep=options.upkeep,
+        managed=_managed(service, options),
         tls=options.tls,
     )  # fmt: skip
+
+
+def _managed(service: Service, options: ServiceOptions) -> frozenset[str]:
+    """Stages that the upkeep manages; empty without one. What the upkeep would refuse is refused here."""
+    if not options.upkeep:
+        return frozenset()
+    nodes, workloads, profiles = options.documents
+    assert nodes is not None
+    assert workloads is not None
+    assert profiles is not None
+    exports = document_exports()
+    if exports is None:
+        raise InputError("needs the half of kwiken that places, which is not installed", where="--upkeep")
+    return exports.kept_stages(service, nodes, workloads, profiles)
 
 
 def _context(image: ImageFiles) -> str:

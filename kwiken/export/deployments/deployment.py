@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,7 +64,7 @@ class Deployment:
         otlp: endpoint for spans; None for a Jaeger of its own.
         plan: plan as JSON, to be in force from the start; None for none.
         autoscale: whether Kubernetes scales stages by their use of processors.
-        upkeep: whether an upkeep sets scales and nodes in Kubernetes.
+        managed: stages whose scales and nodes an upkeep sets in Kubernetes; empty for no upkeep.
         tls: whether gateways and replicas speak TLS, with certificates from outside of the deployment.
     """
 
@@ -77,13 +77,18 @@ class Deployment:
     otlp: str | None = None
     plan: str | None = None
     autoscale: bool = False
-    upkeep: bool = False
+    managed: Collection[str] = ()
     tls: bool = False
 
     @property
     def name(self) -> str:
         """Name of the service as containers and Kubernetes take it."""
         return name_in_kubernetes(self.service.name)
+
+    @property
+    def upkeep(self) -> bool:
+        """Whether an upkeep runs beside the service."""
+        return bool(self.managed)
 
     @property
     def traces(self) -> str:

@@ -151,7 +151,8 @@ def _stage_deployment(deployment: Deployment, group: StageReplicas, labels: dict
     own = {**labels, "kwiken/group": group.name}
     amounts = group.placed.resources if group.placed is not None else STAGE_RESOURCES
     # A pod that an upkeep resizes must keep its class of service: limits are requests from the start.
-    bounded = group.placed is not None or deployment.upkeep
+    managed = group.stage in deployment.managed
+    bounded = group.placed is not None or managed
     pod = _pod(
         deployment,
         "stage",
@@ -159,7 +160,7 @@ def _stage_deployment(deployment: Deployment, group: StageReplicas, labels: dict
         STAGE_PORT,
         resources={"requests": amounts, "limits": amounts if bounded else _memory(amounts)},
     )
-    if deployment.upkeep:
+    if managed:
         pod["schedulingGates"] = [{"name": PLACED_GATE}]
     elif group.placed is not None:
         pod["affinity"] = affinity_of(group.placed, labels)

@@ -25,7 +25,8 @@ def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
     """
     name = f"{deployment.name}-upkeep"
     labels = {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/component": "upkeep"}
-    stages = [f"{deployment.name}-{each.name}" for each in deployment.stages]
+    managed = [each for each in deployment.stages if each.stage in deployment.managed]
+    stages = [f"{deployment.name}-{each.name}" for each in managed]
     scales = {
         "apiGroups": ["apps"],
         "resources": ["deployments/scale"],

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kwiken.allocator.workloads.profile import profiles_to_json
 from tests.support.project.commands import refused, run
+from tests.support.runtime.clusters import profile
 
 TARGET = "tests.support.services.single:service"
 
@@ -161,3 +163,67 @@ def test_names_that_are_too_long_or_taken_are_refused(here: Path) -> None:
         "stage 'gateway_2': cannot be the name of a container",
     )
     assert not (here / "d").exists()
+
+
+CLASSES = '{ name = "quick", cores = 2, memory_gb = 2, speed = 1.0 }'
+WORKLOAD = """
+[[workloads]]
+name = "corner/serve"
+memory_gb = 0.1
+service = "corner"
+stage = "serve"
+target = { rate_per_s = 60, p99_ms = 15 }
+"""
+
+
+def documents(here: Path, *, classes: str = CLASSES, workloads: str = WORKLOAD) -> list[str]:
+    """Options of an upkeep, with documents in files."""
+    known = profile({0.5: 50.0, 1: 100.0}, {"quick": 1.0}, name="corner/serve")
+    texts = {
+        "nodes.toml": f'classes = [{classes}]\nnodes = [{{ name = "a", class = "quick" }}]\n',
+        "workloads.toml": workloads,
+        "profiles.json": profiles_to_json((known,)),
+    }
+    for name, text in texts.items():
+        (here / name).write_text(text)
+    return [word for name in texts for word in (f"--{name.partition('.')[0]}", name)]
+
+
+def test_pods_of_the_stages_that_an_upkeep_keeps_wait_for_it_and_no_others(here: Path) -> None:
+    with (here / "corner.py").open("a") as code:
+        code.write("\n\n@shop.stage(after=[serve])\nasync def bill(text: str) -> str:\n    return text\n")
+    words = ("--to", "kubernetes", "--upkeep", *documents(here), *WHEEL, "-o", "d")
+    result = run("export", "corner:shop", *words)
+    assert result.exit_code == 0, result.stderr
+    gated = set()
+    for path in (here / "d").glob("*.yaml"):
+        for found in yaml.safe_load_all(path.read_text()):
+            if found["kind"] == "Deployment" and "schedulingGates" in found["spec"]["template"]["spec"]:
+                gated.add(found["metadata"]["name"])
+    assert gated == {"corner-serve"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"classes": f'{CLASSES}, {{ name = "slow", cores = 2, memory_gb = 2 }}'},
+            r"nodes\.toml: classes\[1\]\.speed: is missing",
+        ),
+        ({"classes": '{ name = "quick", cores = 2 }'}, r"nodes\.toml: .*memory_gb"),
+        ({"workloads": WORKLOAD.replace('stage = "serve"', 'stage = "gone"')}, "is for stage 'gone'"),
+        (
+            {
+                "workloads": WORKLOAD
+                + '\n[[workloads]]\nname = "other"\nmemory_gb = 0.1\nbest_effort = true\n'
+            },
+            r"profiles\.json: has no profile of 'other'|best-effort",
+        ),
+    ],
+)
+def test_an_export_takes_no_document_that_the_upkeep_refuses(
+    here: Path, changes: dict[str, str], message: str
+) -> None:
+    words = ("--to", "kubernetes", "--upkeep", *documents(here, **changes), *WHEEL, "-o", "d")
+    refused(run("export", "corner:shop", *words), message)
+    assert not (here / "d" / "kustomization.yaml").exists()
