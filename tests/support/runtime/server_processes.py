@@ -46,7 +46,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     line = process.stderr.readline()
     assert " at http://" in line, line
-    return line.rpartition(" at ")[2].strip()
+    return line.rpartition(" at ")[2].strip().removesuffix('"}')  # the end of a line in JSON
 
 
 def ask(url: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:

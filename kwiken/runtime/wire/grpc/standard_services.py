@@ -11,15 +11,15 @@ import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.wire.grpc.incoming_messages import IncomingMessages
 
 DESCRIPTORS: Final = "kwiken.binpb"  # what protoc makes of kwiken.proto
 MAX_QUESTIONS: Final = 1000  # of one stream of reflection
-PARSED: Final = reflection._reflection_pb2.ServerReflectionRequest  # noqa: SLF001 - exported nowhere else
-ANSWERED: Final = reflection._reflection_pb2.ServerReflectionResponse  # noqa: SLF001
+PARSED: Final = reflection_pb2.ServerReflectionRequest
+ANSWERED: Final = reflection_pb2.ServerReflectionResponse
 MAX_WATCHES: Final = 256  # streams that follow the health of the server; beyond it the oldest ends
 TOO_MANY: Final = "too many streams follow the server's health"
 STOPPING: Final = "the server is stopping"
@@ -245,6 +245,6 @@ def _descriptors() -> Any:
     text = resources.files("kwiken.runtime.wire.grpc").joinpath(DESCRIPTORS).read_bytes()
     for file in descriptor_pb2.FileDescriptorSet.FromString(text).file:
         pool.Add(file)
-    for known in (health_pb2.DESCRIPTOR, reflection._reflection_pb2.DESCRIPTOR):  # noqa: SLF001 - exported nowhere else
+    for known in (health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR):
         pool.AddSerializedFile(known.serialized_pb)
     return pool

@@ -175,7 +175,7 @@ class ClientConnection(web.RequestHandler):
 
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self.transport is not None:
-            self._check = DisconnectCheck(self.transport, self._loop)
+            self._check = DisconnectCheck(self.transport, asyncio.get_running_loop())
 
     def _settle_check(self) -> None:
         if self._check is not None:
@@ -243,8 +243,8 @@ class GatewayWebRequest(web.BaseRequest):
             if not piece:
                 return b"".join(pieces)
             size += len(piece)
-            if size > self._client_max_size:
-                raise web.HTTPRequestEntityTooLarge(self._client_max_size, size)
+            if size > self.client_max_size:
+                raise web.HTTPRequestEntityTooLarge(self.client_max_size, size)
             pieces.append(piece)
 
 
@@ -270,9 +270,10 @@ class GatewayWebServer(web.Server):
         keep_alive_s: float,
         quick_path: str,
     ) -> None:
+        self._events = asyncio.get_running_loop()
         super().__init__(
             functools.partial(_answer, handler),
-            request_factory=functools.partial(_request, loop=asyncio.get_running_loop(), max_body=max_body),
+            request_factory=functools.partial(_request, loop=self._events, max_body=max_body),
             handler_cancellation=True,
         )
         self._settings: dict[str, Any] = {
@@ -287,7 +288,7 @@ class GatewayWebServer(web.Server):
         self._most = most or max_connections()
         self._last_answers = LastAnswers(most=max_lingering())
         self._quick = QuickDoor(quick_path, handler, self._new_connection, budget)
-        self._sweeper = self._loop.call_later(timeouts.sweep_s, self._sweep)
+        self._sweeper = self._events.call_later(timeouts.sweep_s, self._sweep)
 
     def connect(self) -> asyncio.Protocol:
         """Create the protocol of a new connection."""
@@ -296,18 +297,18 @@ class GatewayWebServer(web.Server):
     def _room(self) -> QuickConnection | None:
         if len(self._connections) + len(self._quick.connections) >= self._most:
             return None
-        return QuickConnection(self._quick, self._loop, self._timeouts.send_s)
+        return QuickConnection(self._quick, self._events, self._timeouts.send_s)
 
     def _new_connection(self) -> ClientConnection:
-        return ClientConnection(self, loop=self._loop, budget=self._budget, **self._settings)
+        return ClientConnection(self, loop=self._events, budget=self._budget, **self._settings)
 
     def _sweep(self) -> None:
         now = time.monotonic()
         for caller in self.connections:
             if isinstance(caller, ClientConnection):
                 caller.expire(now, self._timeouts)
-        self._quick.expire(self._loop.time(), self._timeouts.idle_s)
-        self._sweeper = self._loop.call_later(self._timeouts.sweep_s, self._sweep)
+        self._quick.expire(self._events.time(), self._timeouts.idle_s)
+        self._sweeper = self._events.call_later(self._timeouts.sweep_s, self._sweep)
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as in the base class
         """Close every connection."""
