@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 from kwiken.base.printable import printable
+
+MAX_REPEATED: Final = 200  # characters of an input that a message repeats
+# An input in a message is a word, or stands in quotes, which do not begin within a word.
+_LONG_WORD: Final = re.compile(rf"(\S{{{MAX_REPEATED}}})\S+")
+_LONG_QUOTE: Final = re.compile(rf"(?<!\S)(['\"`])((?:(?!\1).){{{MAX_REPEATED}}})(?:(?!\1).)+")
 
 
 class KwikenError(Exception):
@@ -18,7 +26,9 @@ class DefinitionError(KwikenError):
     """
 
     def __init__(self, message: str, *, stage: str | None = None) -> None:
-        super().__init__(_line(f"stage {stage!r}: {message}" if stage is not None else message))
+        super().__init__(
+            _line(message) if stage is None else f"{_line(f'stage {stage!r}')}: {_line(message)}"
+        )
         self.stage = stage
 
 
@@ -31,7 +41,7 @@ class InputError(KwikenError):
     """
 
     def __init__(self, message: str, *, where: str | None = None) -> None:
-        super().__init__(_line(f"{where}: {message}" if where is not None else message))
+        super().__init__(_line(message) if where is None else f"{_line(where)}: {_line(message)}")
         self.where = where
 
     @property
@@ -53,4 +63,5 @@ class MissingExtraError(KwikenError, ModuleNotFoundError):
 
 def _line(message: str) -> str:
     """Message as one printable line: messages quote names and fields from untrusted input."""
-    return printable(" ".join(message.expandtabs(1).splitlines()))
+    line = printable(" ".join(message.expandtabs(1).splitlines()))
+    return _LONG_WORD.sub(r"\1...", _LONG_QUOTE.sub(r"\1\2...", line)) if len(line) > MAX_REPEATED else line

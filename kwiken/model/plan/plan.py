@@ -11,7 +11,7 @@ import msgspec
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.parsing.strict_json import check_version, convert, parse_json
 from kwiken.model.plan.ledger_terms import MAX_SERVICE_FLOOR_PER_S, LedgerTerms
-from kwiken.model.service.service import Service
+from kwiken.model.service.service import MAX_STAGES, Service
 from kwiken.model.service.stage import Reissue
 
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))  # of HTTP: their requests read
@@ -349,14 +349,19 @@ class Plan(_Struct, frozen=True, omit_defaults=False):
         """Check that the plan fits a service.
 
         Raises:
-            InputError: when the plan is for another service, its shares of cost do not add up, or its floor
-                grants so many copies that no budget would hold.
+            InputError: when the plan is for another service, has more stages than it, its shares of cost do
+                not add up, or its floor grants so many copies that no budget would hold.
             DefinitionError: for an unknown stage, or a reissue of one that is not idempotent; names the
                 stage.
         """
         if self.service != service.name:
             raise InputError(
                 f"the plan is for service {self.service!r}, not {service.name!r}", where="service"
+            )
+        if len(self.stages) > len(service.stages):
+            raise InputError(
+                f"the plan has {len(self.stages)} stages, and the service {len(service.stages)}",
+                where="stages",
             )
         for name, stage in self.stages.items():
             if stage.reissue is None and stage.partial is None and stage.catch_up is None:
@@ -378,6 +383,8 @@ def _check_parts(raw: dict[str, Any], *, where: str) -> None:
     """Check the version, then each stage and cost alone, so that errors name the stage."""
     check_version(raw.get("version", VERSION), VERSION, where=where)
     stages = raw.get("stages")
+    if isinstance(stages, dict) and len(stages) > MAX_STAGES:
+        raise InputError(f"has {len(stages)} stages, and a service at most {MAX_STAGES}", where=where)
     for name, stage in stages.items() if isinstance(stages, dict) else ():
         convert(stage, StagePlan, where=f"{where}: stage {name!r}")
     cost = raw.get("cost")

@@ -342,3 +342,12 @@ class TestFit:
     def test_a_stage_that_gets_nothing_may_be_unknown(self) -> None:
         plan = Plan.from_json(changed("stages", {"search:GET / (own time)": {}}))
         plan.check(self.SEARCH)
+
+
+def test_a_plan_with_more_stages_than_the_service_is_refused_before_they_are_read() -> None:
+    document = json.loads(EXAMPLE)
+    service = Service.of("search", [Stage(name="lookup", idempotent=True)])
+    for extra, message in ((1, "has 2 stages, and the service 1"), (1000, "a service at most 1000")):
+        document["stages"] |= {f"more-{number}": {} for number in range(extra)}
+        with pytest.raises(InputError, match=message):
+            Plan.from_json(json.dumps(document), where="plan").check(service)
