@@ -51,6 +51,7 @@ GROUPS: Final = {
         "down": Verb("live", "Stop the local cluster."),
         "status": Verb("live", "Show the local cluster."),
         "apply": Verb("live", "Put a plan in force at a running gateway."),
+        "doctor": Verb("project", "Check this machine: versions, limits, port, clock, TLS, load."),
         "compare": Verb("project", "Compare a plan on a running service with none and with one percentile."),
         "load": Verb("live", "Send open-loop load to a gateway."),
         "autopilot": Verb("live", "Try plans on a running service, keep them or take them back."),

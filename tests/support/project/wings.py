@@ -184,6 +184,7 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.apps.demo.pace",
         "kwiken.apps.demo.trial",
         "kwiken.apps.demo",
+        "kwiken.apps.doctor",
         "kwiken.apps.demo_place",
         "kwiken.apps.batch_run",
         "kwiken.apps.demo_batch",

@@ -1,0 +1,1 @@
+"""Check-up of a machine before kwiken runs or measures on it."""
