@@ -13,7 +13,13 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
+from kwiken.allocator.workloads.profile import profiles_to_json
 from kwiken.base.errors import InputError, KwikenError
+from kwiken.cli.placing.options import placed_on
+from kwiken.cli.placing.placement_inputs import Placed
+from kwiken.cli.placing.standing_pods import standing_of
+from kwiken.cli.placing.target_inputs import NOTHING, Standing
+from kwiken.model.nodes.nodes import Node
 from kwiken.model.nodes.placement import PLACED_GATE
 from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.gateway.control.client import ControlClient
@@ -22,6 +28,7 @@ from kwiken.upkeep.kubernetes import replicas as module
 from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes, node_of
 from kwiken.upkeep.kubernetes.replicas import PodReplicas
+from tests.support.runtime.clusters import profile
 from tests.support.runtime.waiting import PATIENCE_S
 from tests.support.services.single import service
 
@@ -41,6 +48,7 @@ class Deployments:
         self.no_room = ""  # why kubelets resize no pod that is on a node
         self.lag = 0  # reads of pods until the controller acts on a scale
         self._late = 0
+        self.others: list[dict[str, Any]] = []  # pods of others
         self._numbers = itertools.count()
         self.reconcile()
 
@@ -51,7 +59,12 @@ class Deployments:
             self.found[name] = {
                 "metadata": {
                     "name": name,
-                    "labels": {"app.kubernetes.io/component": "work", "pod-template-hash": self.version},
+                    "namespace": "n",
+                    "labels": {
+                        "app.kubernetes.io/name": "single",
+                        "app.kubernetes.io/component": "work",
+                        "pod-template-hash": self.version,
+                    },
                 },
                 "spec": {
                     "schedulingGates": [{"name": PLACED_GATE}],
@@ -97,7 +110,8 @@ class Deployments:
         pod["metadata"].setdefault("annotations", {}).update(patch.get("metadata", {}).get("annotations", {}))
         if "spec" in patch:
             assert pod["spec"].pop("schedulingGates"), "let onto a node twice"
-            pod["spec"] |= {"nodeName": patch["spec"]["nodeSelector"]["kubernetes.io/hostname"]}
+            chosen = patch["spec"]["nodeSelector"]
+            pod["spec"] |= {"nodeName": chosen["kubernetes.io/hostname"], "nodeSelector": chosen}
             address = f"10.0.0.{name.partition('-')[2]}"
             pod["status"] = {
                 "phase": "Running",
@@ -344,6 +358,88 @@ async def test_scales_and_places_agree_after_any_course(seed: int) -> None:
         wanted = sorted((place.node, f"{1000 * place.cores:.0f}m") for _, place in cluster.places.values())
         assert there.where() == wanted
         watching.cancel()
+
+
+DOCUMENTS = {
+    "nodes": """
+classes = [{ name = "quick", cores = 4, memory_gb = 8, speed = 1.0 }]
+nodes = [{ name = "example", class = "quick" }]
+""",
+    "workloads": """
+[[workloads]]
+name = "single/work"
+memory_gb = 0.1
+service = "single"
+stage = "work"
+spread = "node"
+target = { rate_per_s = 60, p99_ms = 500 }
+""",
+    "profiles": profiles_to_json(
+        (profile({0.5: 50.0, 1: 100.0, 2: 200.0}, {"quick": 1.0}, name="single/work"),)
+    ),
+}
+
+
+def placed_beside(folder: Path, standing: Standing, nodes: int = 4) -> Placed:
+    """What an upkeep that starts would keep on some nodes."""
+    for name, text in DOCUMENTS.items():
+        (folder / name).write_text(text)
+    paths = {name: str(folder / name) for name in DOCUMENTS}
+    found = [Node(f"node-{number}", "quick") for number in range(nodes)]
+    return placed_on(found, service, **paths, target_p99=(), standing=standing)
+
+
+async def seen(there: Deployments) -> Standing:
+    """What stands, by the API's objects."""
+    nodes = [one | {"status": one["status"] | {"allocatable": {"cpu": "4"}}} for one in await there.nodes()]
+    return standing_of(
+        [*there.found.values(), *there.others], nodes, "single", "n", {"work": "work"}, there.ready_nodes
+    )
+
+
+async def test_a_restarted_upkeep_starts_from_what_stands(tmp_path: Path) -> None:
+    """By its measurements an upkeep had made three replicas of two cores, where the prediction asks for less."""
+    fresh = placed_beside(tmp_path, NOTHING)
+    assert fresh.adaptation is not None
+    assert sum(cores for _, _, cores in fresh.adaptation.keys["single/work"]) < 6.0
+    course = [("node-3", 2.0), ("node-1", 2.0), ("node-2", 2.0)]
+    async with settled(4, *course) as (there, cluster):
+        cluster.learned = lambda: {"work": 1.5}
+        watching = asyncio.create_task(cluster.watch())
+        async with asyncio.timeout(PATIENCE_S):
+            while (await seen(there)).learned != {"work": 1.5}:  # noqa: ASYNC110 - of a model
+                await asyncio.sleep(0.001)
+        watching.cancel()
+        before, pods = there.where(), set(there.found)
+        standing = await seen(there)
+        placed = placed_beside(tmp_path, standing)
+        assert placed.adaptation is not None
+        assert placed.assignment is not None
+        assert placed.adaptation.learned == {"single/work": 1.5}
+        again = cluster_of(there)
+        found = await again.settle(placed.assignment.keys_by_stage(placed.adaptation.keys))
+        assert there.where() == before
+        assert set(there.found) == pods == set(found.values())
+
+
+async def test_cores_of_other_pods_are_not_there(tmp_path: Path) -> None:
+    there = Deployments(2)
+    there.others = [
+        {
+            "metadata": {"name": "gateway", "namespace": "n", "labels": {}},
+            "spec": {
+                "nodeName": "node-0",
+                "containers": [{"name": "x", "resources": {"requests": {"cpu": "3600m"}}}],
+            },
+            "status": {"phase": phase},
+        }
+        for phase in ("Running", "Succeeded")
+    ]
+    standing = await seen(there)
+    assert standing.free_cores == {"node-0": pytest.approx(0.4), "node-1": 4.0}
+    adaptation = placed_beside(tmp_path, standing, nodes=2).adaptation
+    assert adaptation is not None
+    assert {node for _, node, _ in adaptation.keys["single/work"]} == {"node-1"}
 
 
 def test_the_class_of_a_node_is_a_label() -> None:

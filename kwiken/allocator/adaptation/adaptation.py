@@ -179,6 +179,25 @@ class Adaptation:
         """Key, node and cores of every replica, by workload."""
         return self._replicas.places()
 
+    @property
+    def learned(self) -> dict[str, float]:
+        """Factor of each workload's need over the predicted one, 1 or more, as measurements taught it."""
+        return dict(self._factors)
+
+    def resume(self, learned: Mapping[str, float], others: Mapping[str, float]) -> None:
+        """Continue after a restart.
+
+        Args:
+            learned: factor of need by workload, as `learned` gave it; one that is missing is 1.
+            others: number of cores by node that are no workload's here.
+        """
+        for name, factor in learned.items():
+            self._factors[name] = min(MAX_FACTOR, max(1.0, factor))
+            self._require(name, self._stated[name])
+        ledger = self._replicas.ledger
+        for node, cores in others.items():
+            ledger.occupy(ledger.cluster.index_of[node], cores)
+
     def job_room(self, speeds: Mapping[str, float]) -> JobRoom:
         """Room that jobs may draw beside the replicas.
 

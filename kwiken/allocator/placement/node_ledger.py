@@ -111,6 +111,15 @@ class NodeLedger:
         found: list[float] = self._bearable[:, node].tolist()
         return found
 
+    def occupy(self, node: int, cores: float) -> None:
+        """Take cores of a node for what is no workload here, whatever stands there already.
+
+        Args:
+            cores: number of cores, 0 or more.
+        """
+        nothing = np.zeros_like(self.pressure[:, node])
+        self.take(Draw(DrawKind.JOB, "others", node, cores, 0.0, nothing), oversell=True)
+
     def take(self, draw: Draw, *, oversell: bool = False) -> None:
         """Draw from a node; the caller has checked that the node has room.
 

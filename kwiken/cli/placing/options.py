@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
+    from kwiken.cli.placing.target_inputs import Standing
     from kwiken.model.nodes.nodes import Node
     from kwiken.model.service.service import Service
     from kwiken.runtime.cluster.cluster import Cluster as Running
@@ -175,8 +176,9 @@ def placed_on(
     workloads: str,
     profiles: str,
     target_p99: tuple[str, ...],
+    standing: Standing,
 ) -> Placed:
-    """Place a service's stages, as documents say, on nodes that there are.
+    """Place a service's stages, as documents say, on nodes that there are, beside what stands there.
 
     Args:
         found: nodes with their classes, in place of those of the document of nodes.
@@ -184,6 +186,7 @@ def placed_on(
         workloads: path of the document of workloads.
         profiles: path of their predictions.
         target_p99: p99 latencies to keep of the whole service, as texts.
+        standing: what stands on the nodes.
 
     Raises:
         InputError: the files do not fit each other or the service, or a workload has no room.
@@ -192,7 +195,14 @@ def placed_on(
 
     targets_ms = service_targets([service], target_p99)
     return read_target_inputs(
-        nodes, workloads, profiles, None, [service], service_targets_ms=targets_ms, found_nodes=found
+        nodes,
+        workloads,
+        profiles,
+        None,
+        [service],
+        service_targets_ms=targets_ms,
+        found_nodes=found,
+        standing=standing,
     )
 
 

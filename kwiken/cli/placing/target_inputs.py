@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from kwiken.allocator.adaptation.adaptation import Adaptation
 from kwiken.allocator.adaptation.live_repacking import LiveRepackSettings
@@ -11,6 +15,7 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.provisioning.offers import prices_from_toml
 from kwiken.allocator.provisioning.renting import NodeRenter
 from kwiken.allocator.schedulers.names import scheduler
@@ -24,19 +29,36 @@ from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT, MAX_
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.nodes import Cluster
 from kwiken.model.nodes.placement import Placement
-from kwiken.runtime.cluster.layout import EmulatedNode
+from kwiken.runtime.cluster.layout import EmulatedNode, ReplicaPlace
 from kwiken.upkeep.assignment import Assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from kwiken.allocator.provisioning.offers import PriceList
     from kwiken.model.nodes.nodes import Node
     from kwiken.model.service.service import Service
 
 CONFIDENCE: Final = 0.95  # as `kwiken place` has by default
 SCHEDULER: Final = "thrifty"
+SAME_CORES: Final = 0.001  # Kubernetes counts in thousandths of a core
 MAX_PRICES: Final = 4 * MIB
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What stands on nodes already.
+
+    Attributes:
+        replicas: places of replicas, by stage of the one service.
+        learned: factor of need over the predicted one, by stage, as an earlier process learned it.
+        free_cores: by node, cores that those replicas have or could have; a node that is missing is free.
+    """
+
+    replicas: Mapping[str, Sequence[ReplicaPlace]] = field(default_factory=dict)
+    learned: Mapping[str, float] = field(default_factory=dict)
+    free_cores: Mapping[str, float] = field(default_factory=dict)
+
+
+NOTHING: Final = Standing()
 
 
 def read_target_inputs(
@@ -51,6 +73,7 @@ def read_target_inputs(
     found_nodes: Sequence[Node] | None = None,
     repack_s: float | None = None,
     dial: float | None = None,
+    standing: Standing = NOTHING,
 ) -> Placed:
     """Read files, and place what is not placed yet.
 
@@ -63,6 +86,7 @@ def read_target_inputs(
             the document's.
         repack_s: seconds from one repacking to the next; None to repack never.
         dial: dial of the repacking, from 0 to 10; None to follow the burn rate.
+        standing: what stands on the nodes already, and stays where it meets the targets.
 
     Raises:
         InputError: the files do not fit each other or a service, or a workload has no room.
@@ -70,8 +94,12 @@ def read_target_inputs(
     cluster, requests = requests_of(nodes_file, workloads_file, profiles_file, services, found_nodes)
     wanted = [one.workload for one in requests]
     names = {service.name for service in services}
-    placement = _placement(placement_file, requests, cluster)
+    others = _others(cluster, standing)
+    placement = _placement(placement_file, requests, cluster, standing, others)
     adaptation = Adaptation(requests, cluster, placement, scheduler(SCHEDULER), service_targets_ms)
+    by_stage = standing.learned
+    learned = {one.name: by_stage[one.stage] for one in wanted if one.stage in by_stage}
+    adaptation.resume(learned, others)
     assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
     _check_room(adaptation, wanted, workloads_file)
     renter, currency = None, ""
@@ -169,10 +197,47 @@ def _renter(
     return renter
 
 
-def _placement(file: str | None, requests: Sequence[PlacementRequest], cluster: Cluster) -> Placement:
+def _others(cluster: Cluster, standing: Standing) -> dict[str, float]:
+    """Number of cores by node that its class has and that nothing here can use."""
+    cores = {one.name: one.cores for one in cluster.classes}
+    return {
+        node.name: max(0.0, cores[node.node_class] - standing.free_cores[node.name])
+        for node in cluster.nodes
+        if node.name in standing.free_cores
+    }
+
+
+def _running(
+    requests: Sequence[PlacementRequest], ledger: NodeLedger, standing: Standing
+) -> Iterator[Sizing]:
+    """Replicas that stand already, of sizes that the predictions know."""
+    for request in requests:
+        sizing = Sizing(request, ledger)
+        for place in standing.replicas.get(request.workload.stage, ()):
+            node = ledger.cluster.index_of.get(place.node)
+            sizes = np.flatnonzero(np.abs(request.all_cores - place.cores) <= SAME_CORES)
+            if node is None or not sizes.size or len(sizing.replicas) == len(request.efficiency):
+                continue
+            size = int(sizes[0])
+            if ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size])):
+                sizing.add(node, size)
+        yield sizing
+
+
+def _placement(
+    file: str | None,
+    requests: Sequence[PlacementRequest],
+    cluster: Cluster,
+    standing: Standing,
+    others: Mapping[str, float],
+) -> Placement:
     if file is not None:
         return Placement.from_json(read_text(file, MAX_PLACEMENT), where=file)
-    admissions = admit_all(requests, NodeLedger(cluster), scheduler(SCHEDULER))
+    ledger = NodeLedger(cluster)
+    running = list(_running(requests, ledger, standing))
+    for node, cores in others.items():
+        ledger.occupy(cluster.index_of[node], cores)
+    admissions = admit_all(requests, ledger, scheduler(SCHEDULER), running)
     return document(cluster, admissions, scheduler=SCHEDULER, confidence=CONFIDENCE)
 
 

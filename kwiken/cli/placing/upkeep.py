@@ -17,12 +17,13 @@ from kwiken.cli.placing.options import placed_on
 from kwiken.cli.shared.options import load_service, needs_extra
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kwiken.cli.placing.placement_inputs import Placed
+    from kwiken.cli.placing.target_inputs import Standing
     from kwiken.model.nodes.nodes import Node
     from kwiken.model.service.service import Service
-    from kwiken.upkeep.kubernetes.api import ApiAddress
+    from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
 
 LOG: Final = logging.getLogger("kwiken.upkeep")
 
@@ -131,17 +132,20 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, this.cancel)
     async with KubernetesApi(address) as api, contextlib.AsyncExitStack() as stack:
-        placed = _placed(service, documents, await _usable(api))
+        name = name_in_kubernetes(service.name)
+        own = {
+            stage: name_in_kubernetes(stage) for stage, one in service.stages.items() if not one.remote_call
+        }
+        found, standing = await _seen(api, name, address.namespace, own)
+        placed = _placed(service, documents, found, standing)
         adaptation, assignment = placed.adaptation, placed.assignment
         assert adaptation is not None
         assert assignment is not None
         client = await stack.enter_async_context(ControlClient(url, token))
         nodes = KubernetesNodes()
-        own = {
-            name: name_in_kubernetes(name) for name, stage in service.stages.items() if not stage.remote_call
-        }
-        name = name_in_kubernetes(service.name)
         cluster = PodReplicas(service, api, client, nodes, name=name, components=own)
+        stage_of = {name: one.stage for name, one in assignment.workloads.items()}
+        cluster.learned = lambda: {stage_of[name]: each for name, each in adaptation.learned.items()}
         wanted = assignment.keys_by_stage(adaptation.keys)
         LOG.info("%s: %d replicas of %d stages", service.name, sum(map(len, wanted.values())), len(wanted))
         watching = asyncio.create_task(cluster.watch())
@@ -154,22 +158,30 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
             await upkeep.run()
 
 
-async def _usable(api: object) -> list[Node]:
-    """Nodes of the cluster that are ready, with their classes and zones."""
-    from kwiken.upkeep.kubernetes.api import KubernetesApi
+async def _seen(
+    api: KubernetesApi, name: str, namespace: str, components: Mapping[str, str]
+) -> tuple[list[Node], Standing]:
+    """Nodes of the cluster that are ready, and what stands there.
+
+    Args:
+        name: name of the service in Kubernetes.
+        namespace: namespace of the service.
+        components: name of each stage in Kubernetes, by stage.
+    """
+    from kwiken.cli.placing.standing_pods import standing_of
     from kwiken.upkeep.kubernetes.nodes import node_of, usable_nodes
 
-    assert isinstance(api, KubernetesApi)
     found = await api.nodes()
     usable = usable_nodes(found)
-    return [one for one in map(node_of, found) if one.name in usable]
+    nodes = [one for one in map(node_of, found) if one.name in usable]
+    return nodes, standing_of(await api.all_pods(), found, name, namespace, components, usable)
 
 
-def _placed(service: Service, documents: _Documents, found: Sequence[Node]) -> Placed:
+def _placed(service: Service, documents: _Documents, found: Sequence[Node], standing: Standing) -> Placed:
     """Read the documents, and place the service's stages on the nodes that there are."""
     from kwiken.cli.placing.target_inputs import refuse_best_effort
 
-    placed = placed_on(found, service, **vars(documents))
+    placed = placed_on(found, service, **vars(documents), standing=standing)
     assert placed.assignment is not None
     refuse_best_effort(list(placed.assignment.workloads.values()), documents.workloads)
     kept = {one.stage for one in placed.assignment.workloads.values()}

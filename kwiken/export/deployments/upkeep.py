@@ -21,7 +21,8 @@ def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
     """Account, rights and Deployment of an upkeep.
 
     It may read the pods of its namespace, set the scale of the stages' Deployments, and let pods onto nodes,
-    mark and resize them. It cannot start, change or delete anything else. Of the cluster it sees the nodes.
+    mark and resize them. It cannot start, change or delete anything else. Of the cluster it sees nodes
+    and pods.
     """
     name = f"{deployment.name}-upkeep"
     labels = {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/component": "upkeep"}
@@ -51,7 +52,7 @@ def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
         },
         {
             **_object("rbac.authorization.k8s.io/v1", "ClusterRole", name),
-            "rules": [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}],
+            "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list"]}],
         },
         {
             **_object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", name),

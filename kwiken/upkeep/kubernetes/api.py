@@ -102,6 +102,14 @@ class KubernetesApi:
         """
         return await self._list(f"{self._core}/pods", labelSelector=selector)
 
+    async def all_pods(self) -> list[dict[str, Any]]:
+        """Pods of all namespaces.
+
+        Raises:
+            KubernetesError: the API refuses, or does not answer.
+        """
+        return await self._list("/api/v1/pods")
+
     async def nodes(self) -> list[dict[str, Any]]:
         """Nodes of the cluster.
 

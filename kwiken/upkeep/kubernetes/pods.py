@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from kwiken.model.nodes.placement import PLACED_GATE
@@ -13,6 +14,7 @@ HOST: Final = "kubernetes.io/hostname"
 COMPONENT: Final = "app.kubernetes.io/component"
 VERSION: Final = "pod-template-hash"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+LEARNED: Final = "kwiken/learned"  # annotation of a pod: factor of need over the predicted one
 GIVEN_UP: Final = "-1000"  # of a pod that is to end before the others of its Deployment
 CONTAINER: Final = "stage"
 RESIZE_PENDING: Final = "PodResizePending"  # condition of a pod whose kubelet has no room for its new size
@@ -33,6 +35,8 @@ class Pod:
         address: its IP address; empty for none.
         cores: number of cores that its container has: what the kubelet gave it, else what it requests.
         pending: why it is not resized yet, as `Deferred: ...` or `Infeasible: ...`; empty for nothing.
+        placed: whether an upkeep let it onto its node.
+        learned: factor of its stage's need over the predicted one, as an upkeep noted it.
     """
 
     name: str
@@ -45,6 +49,8 @@ class Pod:
     address: str
     cores: float
     pending: str = ""
+    placed: bool = False
+    learned: float = 1.0
 
 
 def pod_of(found: Mapping[str, Any]) -> Pod:
@@ -71,7 +77,27 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
         pending=f"{resize.get('reason', '')}: {resize.get('message', '')}"
         if resize.get("status") == "True"
         else "",
+        placed=HOST in (spec.get("nodeSelector") or {}),
+        learned=_factor((meta.get("annotations") or {}).get(LEARNED, "")),
     )
+
+
+def _factor(text: str) -> float:
+    """Factor of an annotation, 1 or more; 1 for anything else."""
+    try:
+        found = float(text)
+    except ValueError:
+        return 1.0
+    return found if 1.0 <= found < inf else 1.0
+
+
+def taken_cores(found: Mapping[str, Any]) -> float:
+    """Number of cores that a pod's containers request together; 0 for one that has ended."""
+    if found.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+        return 0.0
+    containers = found["spec"].get("containers") or ()
+    requests = [one.get("resources", {}).get("requests") or {} for one in containers]
+    return sum(cores_of(one.get("cpu", "0")) for one in requests)
 
 
 def cores_of(quantity: str) -> float:
@@ -83,6 +109,11 @@ def cores_of(quantity: str) -> float:
 def placing(node: str) -> dict[str, Any]:
     """Patch that lets a waiting pod onto one node."""
     return {"spec": {"nodeSelector": {HOST: node}, "schedulingGates": None}}
+
+
+def noting(learned: float) -> dict[str, Any]:
+    """Patch by which the next upkeep learns what this one learned of a pod's stage."""
+    return {"metadata": {"annotations": {LEARNED: f"{learned:.4f}"}}}
 
 
 def giving_up() -> dict[str, Any]:

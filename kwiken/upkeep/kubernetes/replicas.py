@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.base.errors import KwikenError
@@ -21,7 +21,7 @@ from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.upkeep.kubernetes.api import KubernetesApi, KubernetesError
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
-from kwiken.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, placing, pod_of
+from kwiken.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, noting, placing, pod_of
 
 LOG = logging.getLogger("kwiken.upkeep")
 POLL_S: Final = 1.0  # interval of looks at pods and nodes
@@ -63,6 +63,7 @@ class PodReplicas:
         self._now: dict[str, str] = {}  # by first pod, the one that replaced it, if another one did
         # One claim of a waiting pod, or one removal, at a time: two would take the same pod.
         self._turns = {stage: asyncio.Lock() for stage in components}
+        self.learned: Callable[[], Mapping[str, float]] = dict  # by stage, noted at its pods
 
     @property
     def places(self) -> Mapping[str, tuple[str, ReplicaPlace]]:
@@ -92,8 +93,17 @@ class PodReplicas:
                 await self.look()
                 self._follow_sizes()
                 await self._replace()
+                await self._note_learned()
             except KwikenError as error:
                 LOG.warning("%s", error, extra=about(Event.UPKEEP_FAILED))
+
+    async def _note_learned(self) -> None:
+        """Note at pods what was learned of their stages, so that it outlasts this process."""
+        learned = self.learned()
+        for name, (stage, _) in list(self._own.items()):
+            pod, factor = self._pods.get(self._now.get(name, name)), round(learned.get(stage, 1.0), 4)
+            if pod is not None and not pod.ends and pod.learned != factor:
+                await self._api.patch_pod(pod.name, noting(factor))
 
     async def settle(
         self, wanted: Mapping[str, Sequence[tuple[str, ReplicaPlace]]]
@@ -112,7 +122,11 @@ class PodReplicas:
             there = [pod for pod in self._of(stage) if not pod.waits and pod.node in self._nodes.usable]
             missing: list[tuple[str, ReplicaPlace]] = []
             for key, place in replicas:
-                same = next((pod for pod in there if pod.node == place.node), None)
+                same = min(
+                    (pod for pod in there if pod.node == place.node),
+                    key=lambda pod: abs(pod.cores - place.cores),
+                    default=None,
+                )
                 if same is None:
                     missing.append((key, place))
                     continue
