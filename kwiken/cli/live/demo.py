@@ -24,7 +24,7 @@ NOTHING_TOLD: Final = 3  # exit code
 @click.option(
     "--seconds",
     type=POSITIVE,
-    help="Seconds of load; start and evaluation come on top.  [default: 90 to 250, for 7,000 requests]",
+    help="Seconds of load; start and evaluation come on top.  [default: 90 to 250, for 4,500 requests]",
 )
 @click.option(
     "--rate",
@@ -51,7 +51,7 @@ def command(
 
     Replicas of two stages, drawn by the seed, are paused in bursts, so that there is a tail to cut; --calm
     turns that off. Four arms run in turns: no plan, the plan, its budget spread evenly, and a copy at the p95
-    of every stage. The folder holds up to 110 MB while it runs, and some 10 MB afterwards.
+    of every stage. The folder holds up to 70 MB while it runs, and some 10 MB afterwards.
 
     The demo measures first what the machine can do, and sends what fits it (see --rate): three minutes, up to
     five on a busy machine. Blocks in which others take the processors are repeated, at a lower rate if need

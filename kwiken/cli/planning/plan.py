@@ -53,7 +53,7 @@ from kwiken.cli.shared.options import (
 )
 
 if TYPE_CHECKING:
-    from kwiken.model.plan.plan import Ladder
+    from kwiken.model.plan.plan import Expected, Ladder
     from kwiken.model.profile.profile import Profile
     from kwiken.tail.planning.cuts_of_p99 import P99Cut
     from kwiken.tail.planning.study import PlanStudy
@@ -62,6 +62,7 @@ MAX_COST_FILE: Final = 4 * MIB
 MAX_COST: Final = 1e12
 COST_MODELS: Final = ("typical", "busy", "calls", "mean")
 SPREADS: Final = ("sumvar", "equal", "uniform")
+MAX_SPENDS: Final = 7  # rows of the table of other spends
 
 
 @click.command()
@@ -106,6 +107,13 @@ SPREADS: Final = ("sumvar", "equal", "uniform")
     help="Share of the budget that gives every stage a few copies, as what has not stalled yet may stall.",
 )
 @click.option(
+    "--within",
+    type=SHARE,
+    default=0.02,
+    show_default=True,
+    help="Share of the best cut of p99 that may be given up to spend less: a budget is a limit, not a goal.",
+)
+@click.option(
     "--load",
     type=LOAD,
     metavar="FACTOR",
@@ -144,6 +152,7 @@ def command(
     objective: str,
     spread: str,
     insurance: float,
+    within: float,
     seed: int,
     partial: tuple[str, ...] | None,
     utility_weights: Mapping[str, float] | None,
@@ -185,6 +194,7 @@ def command(
         cost=_cost(cost),
         spread=spread,
         insurance=insurance,
+        within=within,
         seed=seed,
         partial=partial,
         utility_weights=utility_weights,
@@ -288,6 +298,8 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
 
 def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> None:
     """Print the plan as tables; cuts are of p99."""
+    from kwiken.apps.report.sections.spend import spend_sentences
+
     plan = study.plan
     columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
     title = f"Plan for {plan.service} (costs: {plan.cost.model})"
@@ -300,11 +312,28 @@ def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> N
         print_table("Expected latency", head, rows, to_stderr=to_stderr, apart=True)
         spent = plan.expected.spent.reissue
         note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+        for sentence in spend_sentences(plan):
+            note(sentence)
+        if len(plan.expected.by_spend) > 1:
+            _show_by_spend(plan.expected, to_stderr=to_stderr)
     show_levers(study, to_stderr=to_stderr)
+
+
+def _show_by_spend(expected: Expected, *, to_stderr: bool) -> None:
+    """Print the p99 expected of some spends, evenly over the points of the curve."""
+    points = expected.by_spend
+    picked = sorted({round(i * (len(points) - 1) / (MAX_SPENDS - 1)) for i in range(MAX_SPENDS)})
+    base_ms = points[0][1]
+    rows = [
+        (f"{points[i][0]:.2%}", f"{points[i][1]:.2f}", f"{points[i][1] / base_ms - 1:+.1%}") for i in picked
+    ]
+    title = "What other spends would buy, without insurance"
+    print_table(title, ("spend", "p99 ms", "change"), rows, to_stderr=to_stderr, apart=True)
 
 
 def _rows(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
+    insured = () if study.plan.expected is None else study.plan.expected.insured
     for name, facts in _summary(study)["stages"].items():
         given = facts["after_ms"] is not None
         rows.append(
@@ -314,7 +343,11 @@ def _rows(study: PlanStudy, cuts: Mapping[str, P99Cut]) -> list[tuple[str, ...]]
                 f"{facts['fraction']:.2%}" if given else "-",
                 f"{facts['after_ms']:.2f}" if given else "-",
                 f"{facts['spent']:.2%}" if given else "-",
-                f"{round(cuts[name].cut_ms, 2) + 0.0:.2f}" if given and name in cuts else "-",
+                "insures"
+                if name in insured
+                else f"{round(cuts[name].cut_ms, 2) + 0.0:.2f}"
+                if given and name in cuts
+                else "-",
                 f"{cuts[name].next_ms:.2f}" if name in cuts else "-",
             )
         )

@@ -268,6 +268,10 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
         spent: expected spend by budget, as shares.
         interval: probability that each pair of bounds is meant to cover, above 0 and at most 1.
         bounds: confidence bounds of every figure; none of `after` where stages are unshown.
+        by_spend: spend on copies, as a share of all work, and the p99 expected for it, milliseconds: what
+            less and more of the budget would buy, each point lower than all cheaper ones. The first is no
+            copies; insurance is left out.
+        insured: stages whose copies only insure against stalls that have not come yet.
         unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: the
             figures hold if a copy is as quick as a usual call.
         correction: what a plan that was tried showed of the simulation's errors; None where none was.
@@ -278,6 +282,8 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     spent: Budgets
     interval: float = 0.9
     bounds: Intervals = Intervals()
+    by_spend: tuple[tuple[float, float], ...] = ()
+    insured: tuple[str, ...] = ()
     unshown: tuple[str, ...] = ()
     correction: Correction | None = None
 

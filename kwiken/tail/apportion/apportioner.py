@@ -3,8 +3,8 @@
 Gains count by their confidence (`Shrinkage`): the fewer the requests, the less an uncertain gain counts.
 
 Insurance (`insured`): curves are learned from the past, and faults move between stages: what has not stalled
-may stall tomorrow. So a small part of the budget gives every stage the same share of copies, for its slowest
-calls. The size of the part was chosen by blocks of time on recordings with faults
+may stall tomorrow. So a small part of the budget gives stages with no or few copies a least share, the same
+for all, for their slowest calls. The size of the part was chosen by blocks of time on recordings with faults
 (`python -m benchmarks --only tried`).
 """
 
@@ -138,8 +138,7 @@ class Apportioner:
         There are three cases:
         1. A spread other than `sumvar`, for comparison: by the rule of that spread.
         2. `variance`: by the sum of variances alone, as in the source.
-        3. `tail`: a part of the budget insures stages that have not stalled yet, and the rest is
-           apportioned by mean and variance.
+        3. `tail`: by mean and variance, without the part that insures stages that have not stalled yet.
 
         Args:
             budget: the most that may be spent, as a share of the cost model's total.
@@ -150,13 +149,9 @@ class Apportioner:
             hulls = self.shrinkage.hulls(self._prices, budget)
             shares = sumvar(hulls, self._prices, budget).fractions
             return with_coins(allocation_of(self._curves, self._prices, shares), self._curves)
-        premium = self.insurance * budget
-        return insured(self._by_tail(budget - premium), self._curves, self._prices, premium)
-
-    def _by_tail(self, budget: float) -> Allocation:
-        """Allocation by mean and variance on shrunk hulls."""
-        hulls = self.shrinkage.hulls(self._prices, budget)
-        return with_coins(self._mean_variance(self._prices, budget, hulls=hulls), self._curves)
+        rest = (1 - self.insurance) * budget
+        hulls = self.shrinkage.hulls(self._prices, rest)
+        return with_coins(self._mean_variance(self._prices, rest, hulls=hulls), self._curves)
 
     @cached_property
     def _mean_variance(self) -> MeanVarianceApportioner:
@@ -178,12 +173,12 @@ def insured(
         premium: budget to spread, 0 or more.
 
     Returns:
-        The allocation with the same share of calls added at every stage, up to all of them. Stages with a
-        budget of their own keep their coins. All others copy their slowest calls without a coin: a stall
-        that has not come yet is not in the curve that would choose one, and a coin would leave most of it
-        without a copy.
+        The allocation with a least share of calls at every stage: what the premium pays for at all of them.
+        Stages with a budget of their own keep their coins. All others copy their slowest calls without a
+        coin: a stall that has not come yet is not in the curve that would choose one, and a coin would leave
+        most of it without a copy.
     """
-    spread = uniform_fraction(curves, prices, premium).fractions
-    fractions = {name: min(1.0, share + spread[name]) for name, share in allocation.fractions.items()}
+    least = uniform_fraction(curves, prices, premium).fractions
+    fractions = {name: max(least[name], share) for name, share in allocation.fractions.items()}
     coins = {name: allocation.coins.get(name, 1.0) for name, share in fractions.items() if share > 0}
     return replace(allocation_of(curves, prices, fractions), path=allocation.path, coins=coins)

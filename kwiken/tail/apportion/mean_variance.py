@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -71,7 +71,7 @@ class MeanVarianceApportioner:
             weight = 2 * self._spread_ms(found) / self._z
             mixed = {name: self._mixed(name, hull.hull, weight) for name, hull in by_variance.items()}
             found = sumvar(mixed, prices, budget)
-        return allocation_of(self._curves, prices, found.fractions)
+        return replace(allocation_of(self._curves, prices, found.fractions), path=found.path)
 
     def _spread_ms(self, found: Allocation) -> float:
         """Standard deviation of request latency, ms, under an allocation, for independent stages."""

@@ -160,6 +160,13 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
             expected.spent, reissue=_share(expected.spent.reissue * correction.spent)
         ),
         bounds=Intervals(before=expected.bounds.before, after=bounds, spent=spent),
+        by_spend=(
+            *expected.by_spend[:1],
+            *(
+                (share, p99_ms * correction.factors.get("p99_ms", 1.0))
+                for share, p99_ms in expected.by_spend[1:]
+            ),
+        ),
         correction=correction,
     )
 

@@ -8,7 +8,7 @@ tuned once more on the calls with their copies.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,7 +20,7 @@ from kwiken.model.profile.copy_estimates import unread_shares
 from kwiken.model.profile.profile import Profile
 from kwiken.model.service.stage import Reissue
 from kwiken.tail.apportion.apportioner import INSURANCE, Apportioner, caution_notes
-from kwiken.tail.apportion.candidates import least_p99
+from kwiken.tail.apportion.candidates import WITHIN, LeastSpend, least_spend
 from kwiken.tail.apportion.notes import ApportionNote
 from kwiken.tail.apportion.policies import chosen
 from kwiken.tail.apportion.sum_of_variances import Allocation
@@ -57,6 +57,7 @@ class ReissueSettings:
     objective: str = "tail"
     spread: str = "sumvar"
     insurance: float = INSURANCE
+    within: float = WITHIN
     seed: int = 0
     copy_correlation: float | None = None
 
@@ -72,6 +73,7 @@ class ReissueStudy:
         bounds: confidence bounds of the curve of each stage considered for budget.
         between: low and high gain of each policy, ms² (90% interval).
         notes: what a reader of the plan should know.
+        least: that allocation, with what other spends are expected to buy.
     """
 
     curves: Mapping[str, Curve]
@@ -80,6 +82,7 @@ class ReissueStudy:
     bounds: Mapping[str, CurveBounds]
     between: Mapping[str, tuple[float, float]]
     notes: tuple[ApportionNote, ...]
+    least: LeastSpend
 
 
 def study_reissues(profile: Profile, shares: Costs, budget: float, settings: ReissueSettings) -> ReissueStudy:
@@ -95,8 +98,8 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
     aim = Apportioner(
         profile, curves, prices, settings.objective, settings.spread, settings.insurance, settings.seed
     )
-    allocation = least_p99(profile, curves, prices, aim, budget, seed=settings.seed)
-    found = chosen(profile, curves, prices, allocation, seed=settings.seed)
+    least = least_spend(profile, curves, prices, aim, budget, within=settings.within, seed=settings.seed)
+    found = chosen(profile, curves, prices, least.allocation, seed=settings.seed)
     return ReissueStudy(
         curves,
         found.allocation,
@@ -104,6 +107,11 @@ def study_reissues(profile: Profile, shares: Costs, budget: float, settings: Rei
         bounds=aim.shrinkage.bounds,
         between=found.between,
         notes=caution_notes(aim.shrinkage.bounds),
+        least=replace(
+            least,
+            allocation=found.allocation,
+            insured=tuple(name for name in least.insured if name in found.policies),
+        ),
     )
 
 

@@ -18,6 +18,7 @@ from kwiken.model.profile.idempotence import idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.apportioner import INSURANCE, SPREADS
+from kwiken.tail.apportion.candidates import WITHIN
 from kwiken.tail.apportion.sum_of_variances import OBJECTIVES, Allocation, sumvar
 from kwiken.tail.curves.confidence import CurveBounds
 from kwiken.tail.curves.curve import Curve
@@ -52,6 +53,7 @@ class PlanSettings:
             fraction of calls at every stage).
         insurance: share of the reissue budget, 0 to 1, that gives every stage the same share of copies,
             because what has not stalled may stall tomorrow; not for `variance`, which is the source's.
+        within: share of the best cut of p99, 0 to 1, that may be given up to spend less; likewise.
         ledger: terms of the ledger, which the plan states, and whose refusals the expectation includes; None
             for the default terms, and an expectation without refusals. See `expect`.
         seed: seed of the draws behind the expectation.
@@ -78,6 +80,7 @@ class PlanSettings:
     cost: CostModel | None = None
     spread: str = "sumvar"
     insurance: float = INSURANCE
+    within: float = WITHIN
     ledger: LedgerTerms | None = None
     seed: int = 0
     copy_correlation: float | None = None
@@ -90,8 +93,9 @@ class PlanSettings:
     def __post_init__(self) -> None:
         _check_known("objective", self.objective, OBJECTIVES)
         _check_known("spread", self.spread, SPREADS)
-        if not 0 <= self.insurance <= 1:
-            raise InputError(f"must be a share from 0 to 1, not {self.insurance}", where="insurance")
+        for name in ("insurance", "within"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"must be a share from 0 to 1, not {getattr(self, name)}", where=name)
         if self.load is not None and not 0 < self.load < math.inf:
             raise InputError(f"must be a finite number above 0, not {self.load}", where="load")
         if not self.guarded and (self.load is not None or self.queues != QueueSettings()):
@@ -175,6 +179,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
             objective=settings.objective,
             spread=settings.spread,
             insurance=settings.insurance,
+            within=settings.within,
             seed=settings.seed,
             copy_correlation=settings.copy_correlation,
         ),
@@ -193,6 +198,8 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         seed=settings.seed,
         copy_correlation=settings.copy_correlation,
     )
+    least = reissues.least
+    expected = msgspec.structs.replace(expected, by_spend=least.by_spend, insured=least.insured)
     plan = msgspec.structs.replace(draft, expected=rounded(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
     changed = drift(profile, after_ms=ages)

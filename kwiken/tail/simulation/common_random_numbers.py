@@ -17,8 +17,9 @@ from kwiken.model.latency import start_times
 from kwiken.model.plan.plan import StagePlan
 from kwiken.model.plan.rounding import rounded
 from kwiken.model.profile.profile import Profile, StageProfile
+from kwiken.model.service.stage import Reissue
 from kwiken.tail.curves.curve import Curve
-from kwiken.tail.simulation.stage_replay import StageReplay
+from kwiken.tail.simulation.stage_replay import LateCalls, StageReplay
 
 Rows = NDArray[np.int64]
 Choice = tuple[float, float]  # share of a stage's calls to reissue, and the coin's probability
@@ -152,17 +153,24 @@ class _StageRaces:
     def __init__(self, replay: StageReplay, curve: Curve, rows: Rows) -> None:
         self._replay, self._curve, self._rows = replay, curve, rows
         self._last: tuple[Choice, Floats] | None = None
+        self._late: LateCalls | None = None
 
     def latency(self, choice: Choice) -> Floats:
         """(n,): latency of the slowest call, ms, under a choice; the last result is cached."""
         if self._last is None or self._last[0] != choice:
             policy = self._curve.policy(choice[0], coin=choice[1])
-            if policy is None:
-                latency = self._replay.alone(self._rows, np.empty(len(self._rows)))
-            else:
-                latency = self._replay.play(self._rows, StagePlan(reissue=rounded(policy)), None).latency_ms
-            self._last = (choice, latency)
+            self._last = (choice, self._under(None if policy is None else rounded(policy)))
         return self._last[1]
+
+    def _under(self, policy: Reissue | None) -> Floats:
+        """(n,): latency under a policy of one copy a call, milliseconds; only late calls are raced."""
+        if policy is None:
+            return self._replay.alone(self._rows, np.empty(len(self._rows)))
+        if self._late is None or policy.after_ms < self._late.from_ms:
+            self._late = self._replay.late_calls(self._rows, policy.after_ms)
+        if self._late is None:
+            return self._replay.play(self._rows, StagePlan(reissue=policy), None).latency_ms
+        return self._replay.raced_late(self._rows, self._late, policy)
 
 
 def _descendants(stages: Sequence[StageProfile]) -> dict[str, set[str]]:

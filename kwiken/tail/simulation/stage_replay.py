@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +64,22 @@ class StageOutcome:
             return parts[0]
         names = [field.name for field in fields(cls) if field.name != "latency_ms"]
         return cls(latency_ms, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+class LateCalls(NamedTuple):
+    """Calls of some requests that are older than an age, with what is drawn for them.
+
+    Attributes:
+        which: (m,) indices of the calls in the flattened block of the requests.
+        copies_ms: (m,) latencies of copies, milliseconds.
+        coins: (m,) uniform values; a call gets a copy where its value is below the probability.
+    """
+
+    from_ms: float
+    which: Ints
+    calls_ms: Floats
+    copies_ms: Floats
+    coins: Floats
 
 
 class StageReplay:
@@ -122,6 +139,34 @@ class StageReplay:
             rows: (k,) indices of requests.
         """
         return self._each * len(rows) if self._each is not None else int(self._count[rows].sum())
+
+    def late_calls(self, rows: Rows, from_ms: float) -> LateCalls | None:
+        """Calls older than an age, with what is drawn for them; None for more calls than `MAX_CELLS`.
+
+        Args:
+            rows: (k,) indices of requests, replayed from the first on.
+            from_ms: age, milliseconds, 0 or more.
+        """
+        if not self._races or len(rows) * self.calls_ms.shape[1] > MAX_CELLS:
+            return None
+        calls = np.take(self.calls_ms, rows, axis=0)
+        which = np.flatnonzero(calls.ravel() > from_ms)
+        draws = self._draws(np.arange(len(rows)), calls)
+        return LateCalls(from_ms, which, calls.ravel()[which], draws.copies(which), draws.coins(which))
+
+    def raced_late(self, rows: Rows, late: LateCalls, policy: Reissue) -> Floats:
+        """(k,): latency under a policy of one copy a call, milliseconds, as `play` finds it.
+
+        Args:
+            rows: (k,) indices of the requests that the late calls are of.
+            late: calls older than an age that the policy's is not below.
+        """
+        ends = np.take(self.calls_ms, rows, axis=0)
+        sent = (late.calls_ms > policy.after_ms) & (late.coins < policy.probability)
+        ends.ravel()[late.which[sent]] = np.minimum(
+            late.calls_ms[sent], policy.after_ms + late.copies_ms[sent]
+        )
+        return np.asarray(np.fmax.reduce(self._read(ends, rows), axis=1, initial=0.0))
 
     def raced(self, policy: Reissue | None) -> Floats:
         """(n, width): latency of every call when it races its copies, milliseconds; NaN for no call.

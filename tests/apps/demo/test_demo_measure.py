@@ -510,7 +510,7 @@ def test_the_demo_refuses_to_start_without_disk_space_for_its_traces(
     out = tmp_path / "deep" / "demo"
     full(monkeypatch, 2_000_000)
     refused(
-        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 105 MB"
+        run("demo", "--out", str(out)), f"{out}: has room for 2 MB, and a demo of this length writes 68 MB"
     )
     assert not out.exists()
 

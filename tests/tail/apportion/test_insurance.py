@@ -32,13 +32,14 @@ def profile(stage_of: StageOf, profile_of: ProfileOf) -> Profile:
     )
 
 
-def test_every_stage_gets_the_same_share_more(profile: Profile) -> None:
+def test_stages_without_copies_get_the_same_least_share(profile: Profile) -> None:
     curves, prices = stage_curves(profile), costs(profile).stages
     own = with_coins(sumvar(curves, prices, 0.009), curves)
     found = insured(own, curves, prices, 0.001)
-    more = {name: found.fractions[name] - own.fractions[name] for name in curves}
-    assert more == pytest.approx(dict.fromkeys(curves, 0.001))  # prices sum to 1
-    assert found.spent == pytest.approx(own.spent + 0.001)
+    least = 0.001  # prices sum to 1
+    assert own.fractions["stalls"] > least
+    assert found.fractions == pytest.approx({**own.fractions, "calm": least, "quick": least})
+    assert found.spent == pytest.approx(own.spent + least * (prices["calm"] + prices["quick"]))
     assert {name: found.coins[name] for name in own.coins} == dict(own.coins)
     assert found.path == own.path
 
@@ -56,8 +57,8 @@ def shares_of(profile: Profile, **settings: object) -> dict[str, float]:
 
 def test_a_plan_insures_what_has_not_stalled_and_the_source_does_not(profile: Profile) -> None:
     found = shares_of(profile, insurance=0.2)
-    assert min(found["calm"], found["quick"]) >= 0.8 * 0.004  # or more, where an even spread does as well
-    assert found["stalls"] > 0.02
+    assert min(found["calm"], found["quick"]) >= 0.8 * 0.004
+    assert found["stalls"] > 0.0175  # nearly all that stalled
     assert set(shares_of(profile, objective="variance")) == {"stalls"}
 
 

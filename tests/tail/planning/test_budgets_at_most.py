@@ -77,5 +77,8 @@ def test_the_plan_expects_no_more_than_the_spreads_beside_it(
     stages = [stage_of(f"s{i}", mixed(rng), after=(f"s{i - 1}",) if i else ()) for i in range(3)]
     profile = profile_of(*stages)
     plan = p99_after(planned(profile, 0.01))
+    before = planned(profile, 0.01).simulation.before.p99_ms
     for spread in ("equal", "uniform"):
-        assert plan <= p99_after(planned(profile, 0.01, spread=spread)) + 1e-9
+        rival = p99_after(planned(profile, 0.01, spread=spread))
+        assert plan <= rival + 0.02 * (before - rival) + 1e-9
+        assert p99_after(planned(profile, 0.01, within=0.0)) <= rival + 1e-9

@@ -30,7 +30,7 @@ RATES = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)  # requests a second
 MIN_RATE = 12.0  # below this the longest run has too few requests for a p99 of each arm
 MAX_DEFAULT_RATE = 100.0  # bounds the spans on the disk: 15 kB a request
 MAX_WAITING = 4.0  # multiple of the running time up to which processes may queue for processors
-WANTED_REQUESTS = 7000  # of a run: a third to learn from, some 1,000 for each of four arms
+WANTED_REQUESTS = 4500  # of a run: a third to learn from, some 600 for each of four arms
 MIN_DEFAULT_S, MAX_DEFAULT_S = 90.0, 250.0  # at `MIN_RATE` the longest gives each arm its 400 requests
 MAX_WALL_S = 330.0  # from the first load to the end of the last attempt's load
 

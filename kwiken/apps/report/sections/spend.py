@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kwiken.apps.report.charts.worth import draw_by_spend
 from kwiken.apps.report.model.number_format import percent
-from kwiken.apps.report.model.page import Row, Section, Table
+from kwiken.apps.report.model.page import Figure, Row, Section, Table
 from kwiken.apps.report.model.result import DemoResult
 from kwiken.apps.report.sections.views import Material
 from kwiken.model.plan.plan import Plan
@@ -13,6 +14,8 @@ from kwiken.model.profile.cost_models import spent_by_model
 
 COUNTED = {"calls": "calls", "typical": "typical work", "mean": "mean work"}
 NONE = "\N{EN DASH}"
+BEND = 0.9  # of the largest cut, which is mostly bought by a small part of a budget
+MAX_NAMED = 4
 
 
 def spending(material: Material) -> Section | None:
@@ -43,7 +46,50 @@ def _spent(material: Material, result: DemoResult) -> Section:
         "share over any 10 s of an arm, the time after a switch of plans included."
     )
     table = Table(head=("", "with the plan", "spread evenly", "a copy at p95"), body=rows, strong=("spent",))
-    return Section(id="spend", title="Extra work", words=(words,), rows=(Row((table,)),))
+    told = () if material.plan is None else spend_sentences(material.plan)
+    drawn = () if material.plan is None else _by_spend(material.plan)
+    return Section(id="spend", title="Extra work", words=(words, *told), rows=(Row((table, *drawn)),))
+
+
+def spend_sentences(plan: Plan) -> tuple[str, ...]:
+    """Sentences on what of a plan's spend is needed, what is insurance, and what the rest would buy."""
+    expected = plan.expected
+    if expected is None or len(expected.by_spend) < 2:  # noqa: PLR2004 - no copies, and something to compare
+        return ()
+    (_, before_ms), (most, best_ms) = expected.by_spend[0], expected.by_spend[-1]
+    premium = _premium(plan)
+    own = max(0.0, expected.spent.reissue - premium)
+    told = [f"{percent(own)} of all work is spent where copies are expected to cut p99."]
+    if expected.insured:
+        several = len(expected.insured) > MAX_NAMED
+        names = f"{len(expected.insured)} stages" if several else ", ".join(expected.insured)
+        told.append(f"{percent(premium)} is insurance: {names} cut nothing today, and may stall tomorrow.")
+    bend = next(
+        spent for spent, p99_ms in expected.by_spend if before_ms - p99_ms >= BEND * (before_ms - best_ms)
+    )
+    told.append(
+        f"{percent(bend)} buys {BEND:.0%} of the cut that the budget can buy, {percent(most)} all of it."
+    )
+    return tuple(told)
+
+
+def _premium(plan: Plan) -> float:
+    """Spend expected on stages that only get insurance, as a share of all work."""
+    assert plan.expected is not None  # the caller has looked
+    policies = {name: plan.stages[name].reissue for name in plan.expected.insured if name in plan.stages}
+    return sum(plan.cost.stages[name] * each.fraction for name, each in policies.items() if each is not None)
+
+
+def _by_spend(plan: Plan) -> tuple[Figure, ...]:
+    """Chart of the p99 expected by spend; none where nothing is known of other spends."""
+    expected = plan.expected
+    if expected is None or len(expected.by_spend) < 2:  # noqa: PLR2004 - likewise
+        return ()
+    chosen = (expected.spent.reissue, expected.after.p99_ms)
+    caption = (
+        "p99 expected of each spend without insurance; the plan has its insurance, and its correction if any."
+    )
+    return (Figure(svg=draw_by_spend(expected.by_spend, chosen), caption=caption),)
 
 
 def _planned(material: Material, plan: Plan) -> Section:
@@ -72,7 +118,10 @@ def _planned(material: Material, plan: Plan) -> Section:
         f"Below {terms.floor_per_s:g} copies a second none is denied.",
     )
     table = Table(head=("budget", "may spend", "expected to spend"), body=tuple(rows))
-    return Section(id="spend", title="Planned extra work", words=words, rows=(Row((table,)),))
+    told, drawn = spend_sentences(plan), _by_spend(plan)
+    return Section(
+        id="spend", title="Planned extra work", words=(*words, *told), rows=(Row((table, *drawn)),)
+    )
 
 
 def _counted(material: Material, *spent: Mapping[str, float]) -> list[tuple[str, tuple[str, ...]]]:
