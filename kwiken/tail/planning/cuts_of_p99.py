@@ -14,6 +14,7 @@ from kwiken.tail.curves.curve import Curve
 from kwiken.tail.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.tail.planning.study import PlanStudy
 from kwiken.tail.simulation.common_random_numbers import PairedSimulation, compared_rows, smooth_p99
+from kwiken.tail.simulation.expectation import expected_rows
 
 MORE = 0.01  # of all work, that a stage is given beyond its share
 
@@ -33,8 +34,8 @@ class P99Cut(NamedTuple):
 def p99_cuts(profile: Profile, study: PlanStudy, *, seed: int = 0) -> dict[str, P99Cut]:
     """Cuts of p99 of the requests as recorded, by stage that may be reissued.
 
-    All are compared on the same requests, copies and coins. p99 is the mean from 98.5 to 99.5%, as small
-    steps do not move a single percentile.
+    All are compared on the requests, copies and coins of the plan's expectation. p99 is the mean from 98.5 to
+    99.5%, as small steps do not move a single percentile; where p99 itself moves more, that is the cut.
 
     Args:
         profile: requests, as recorded, of the plan.
@@ -43,15 +44,19 @@ def p99_cuts(profile: Profile, study: PlanStudy, *, seed: int = 0) -> dict[str, 
     if not study.curves or not profile.requests:
         return {}
     choices = choices_of(study.curves, study.allocation)
-    paired = PairedSimulation(profile, study.curves, compared_rows(profile), seed=seed)
-    whole = smooth_p99(paired.set_choices(choices))
+    paired = PairedSimulation(profile, study.curves, expected_rows(profile), seed=seed)
+    latency_ms = paired.set_choices(choices)
+    whole, p99_ms = smooth_p99(latency_ms), percentile(latency_ms, 99)
     found = {}
     for name, curve in study.curves.items():
         share, coin = choices.get(name, (0.0, 1.0))
         more = min(1.0, share + MORE / max(MORE, study.plan.cost.stages[name]))
         after = smooth_p99(paired.with_choices({name: (more, coin if share else curve.coin_at(more))}))
-        without = smooth_p99(paired.with_choices({name: (0.0, 1.0)})) if share else whole
-        found[name] = P99Cut(without - whole, max(0.0, whole - after))
+        cut_ms = 0.0
+        if share:
+            without_ms = paired.with_choices({name: (0.0, 1.0)})
+            cut_ms = max(smooth_p99(without_ms) - whole, percentile(without_ms, 99) - p99_ms)
+        found[name] = P99Cut(cut_ms, max(0.0, whole - after))
     return found
 
 
