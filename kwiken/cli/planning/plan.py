@@ -238,7 +238,7 @@ def _corrected_by(study: PlanStudy, learned: Profile, tried: tuple[str, str], *,
     with progress("reading the traces of the tried plan"):
         seen = requests_with_plan(read_forest([traces]), plan.digest)
     correction = correction_of(learned, plan, seen.latency_ms, seen.weight, copies=seen.copies, seed=seed)
-    return corrected(study, correction)
+    return corrected(study, correction, recorded=learned.requests, seed=seed)
 
 
 def _cost(given: str | None) -> str | Mapping[str, float] | None:
@@ -299,6 +299,7 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
 def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> None:
     """Print the plan as tables; cuts are of p99."""
     from kwiken.apps.report.sections.spend import spend_sentences
+    from kwiken.tail.simulation.run_range import RUN_REQUESTS
 
     plan = study.plan
     columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
@@ -312,6 +313,9 @@ def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> N
         print_table("Expected latency", head, rows, to_stderr=to_stderr, apart=True)
         spent = plan.expected.spent.reissue
         note("", f"extra requests: {spent:.2%} of cost expected, {plan.budgets.reissue:.2%} allowed")
+        if plan.expected.run_ms is not None:
+            low, high = plan.expected.run_ms
+            note(f"a run of {RUN_REQUESTS} requests should show a p99 of {low:.2f} to {high:.2f} ms (90%)")
         for sentence in spend_sentences(plan):
             note(sentence)
         if len(plan.expected.by_spend) > 1:

@@ -29,6 +29,7 @@ from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.notes import ExpectationCorrected
 from kwiken.tail.planning.study import PlanStudy
 from kwiken.tail.simulation.expectation import INTERVAL_LEVEL, BlockBootstrap, expect
+from kwiken.tail.simulation.run_range import RUN_REQUESTS, run_range
 
 MIN_TRIED: Final = 100  # requests, of which five are among the slowest 5%
 
@@ -171,10 +172,17 @@ def corrected_expectation(expected: Expected, correction: Correction) -> Expecte
     )
 
 
-def corrected(study: PlanStudy, correction: Correction) -> PlanStudy:
-    """The study of a plan with a corrected expectation, and a note on it."""
+def corrected(study: PlanStudy, correction: Correction, *, recorded: int, seed: int = 0) -> PlanStudy:
+    """The study of a plan with a corrected expectation, and a note on it.
+
+    Args:
+        recorded: number of requests that the plan was made from, 1 or more.
+    """
     assert study.plan.expected is not None  # `study_plan` states it
     expected = corrected_expectation(study.plan.expected, correction)
+    after_ms = study.simulation.after_ms
+    run_ms = run_range(after_ms, expected, RUN_REQUESTS, recorded=recorded, seed=seed)
+    expected = msgspec.structs.replace(expected, run_ms=run_ms)
     low, high = correction.bounds["p99_ms"]
     factor = correction.factors["p99_ms"]
     note = ExpectationCorrected(correction.plan, correction.requests, factor, low, high, correction.spent)

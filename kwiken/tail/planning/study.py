@@ -36,6 +36,7 @@ from kwiken.tail.queueing.load.decompose import QueueSettings
 from kwiken.tail.queueing.load.guard import Guard
 from kwiken.tail.queueing.load.simulate import LoadSimulation
 from kwiken.tail.simulation.expectation import expect
+from kwiken.tail.simulation.run_range import RUN_REQUESTS, run_range
 from kwiken.tail.simulation.trace_driven import Simulation
 
 
@@ -199,7 +200,11 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         copy_correlation=settings.copy_correlation,
     )
     least = reissues.least
-    expected = msgspec.structs.replace(expected, by_spend=least.by_spend, insured=least.insured)
+    after_ms, seed = simulation.after_ms, settings.seed
+    run_ms = run_range(after_ms, expected, RUN_REQUESTS, recorded=profile.requests, seed=seed)
+    expected = msgspec.structs.replace(
+        expected, by_spend=least.by_spend, insured=least.insured, run_ms=run_ms
+    )
     plan = msgspec.structs.replace(draft, expected=rounded(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
     changed = drift(profile, after_ms=ages)

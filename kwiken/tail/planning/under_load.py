@@ -228,6 +228,7 @@ def _unknown_levers(plan: Plan) -> bool:
 def _expected(planned: Expected, simulation: LoadSimulation) -> Expected:
     """Expectation with the simulator's percentiles and the planner's intervals scaled in proportion."""
     before, after = simulation.before, simulation.after
+    run = {} if planned.run_ms is None else {"p99_ms": planned.run_ms}
     return msgspec.structs.replace(
         planned,
         before=before,
@@ -238,6 +239,7 @@ def _expected(planned: Expected, simulation: LoadSimulation) -> Expected:
             after=_moved(planned.bounds.after, planned.after, after),
             spent=planned.bounds.spent,
         ),
+        run_ms=_moved(run, planned.after, after).get("p99_ms"),
     )
 
 

@@ -143,7 +143,7 @@ def test_a_correction_of_an_older_version_keeps_its_digest() -> None:
 def test_a_corrected_study_says_so(profile: Profile, tried: Plan, simulated_ms: Floats) -> None:
     study = study_plan(profile, PlanSettings(budgets=Budgets(reissue=0.02), created=""))
     correction = correction_of(profile, tried, 1.5 * simulated_ms)
-    found = corrected(study, correction)
+    found = corrected(study, correction, recorded=profile.requests)
     before, after = study.plan.expected, found.plan.expected
     assert before is not None
     assert after is not None

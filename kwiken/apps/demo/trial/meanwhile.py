@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from kwiken.apps.report.model.result import Expectation
 from kwiken.model.plan.plan import Expected, Plan
@@ -21,6 +22,7 @@ from kwiken.otel.trace.forest import Forest
 from kwiken.otel.write.records import RequestRecord
 from kwiken.tail.judging.tried_plan import corrected_expectation
 from kwiken.tail.simulation.expectation import expect
+from kwiken.tail.simulation.run_range import run_range
 
 MIN_REQUESTS = 100  # of which one lies beyond p99
 
@@ -50,10 +52,12 @@ def expect_meanwhile(
     alone = part_of(seen, np.flatnonzero(np.isin(seen.started_s, starts / 1e9)))
     known = {stage.name: stage for stage in learned.stages}
     stages = tuple(_with_copies_of(stage, known.get(stage.name, stage)) for stage in alone.stages)
-    _, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
+    simulation, expected = expect(replace(alone, stages=stages), plan, ledger=plan.ledger, seed=seed)
     if plan.expected is not None and plan.expected.correction is not None:
         expected = corrected_expectation(expected, plan.expected.correction)
-    return as_expectation(rounded(expected))
+    requests = len(before)
+    run_ms = run_range(simulation.after_ms, expected, requests, recorded=alone.requests, seed=seed)
+    return as_expectation(rounded(structs.replace(expected, run_ms=run_ms)))
 
 
 def _with_copies_of(stage: StageProfile, other: StageProfile) -> StageProfile:
@@ -61,11 +65,11 @@ def _with_copies_of(stage: StageProfile, other: StageProfile) -> StageProfile:
 
 
 def as_expectation(expected: Expected) -> Expectation:
-    """What a plan expects, as a result states it."""
+    """What a plan expects, as a result states it: of p99 the range that a run of the size of an arm shows."""
     return Expectation(
         before=expected.before,
         after=expected.after,
-        bounds=expected.bounds.after,
+        bounds=expected.bounds.after | ({"p99_ms": expected.run_ms} if expected.run_ms is not None else {}),
         spent=expected.spent.reissue,
         coverage=expected.interval,
     )

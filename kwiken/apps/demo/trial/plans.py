@@ -125,7 +125,7 @@ def learn_copies(
     seen = requests_with_plan(forest, first.digest, within=lambda started_s: _within(started_s, pilot))
     if len(seen.latency_ms) >= MIN_TRIED:
         correction = correction_of(known, first, seen.latency_ms, copies=seen.copies, seed=seed)
-        study = corrected(study, correction)
+        study = corrected(study, correction, recorded=known.requests, seed=seed)
     return Learned(known, first, study, even.plan, p95_everywhere(known, study.plan))
 
 
