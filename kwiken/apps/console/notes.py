@@ -11,6 +11,8 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
+from kwiken.apps.console.output import IF_USUAL
+from kwiken.model.plan.plan import CopyDoubt, Plan
 from kwiken.model.profile import notes as profile
 from kwiken.model.profile.change_over_time import Drift
 from kwiken.tail.apportion import notes as apportion
@@ -19,6 +21,7 @@ from kwiken.tail.planning import notes as planning
 from kwiken.tail.queueing.load import notes as load
 
 MAX_NAMES: Final = 6  # stages named in one sentence; JSON has all
+MIN_P99_CUT: Final = 0.01  # below which a plan's expected cut counts as none
 MAX_CHANGES: Final = 3  # stages whose change is described in one sentence
 
 
@@ -41,6 +44,45 @@ def note_words(note: planning.Note) -> str:  # noqa: PLR0911 - one line for each
     if isinstance(note, partial.PartialNote):
         return _partial_words(note)
     return _load_words(note)
+
+
+def doubt_words(doubt: CopyDoubt) -> str:
+    """Word what speaks against copies of a stage as one sentence, without a capital and a full stop.
+
+    Args:
+        doubt: what the traces tell.
+    """
+    match doubt.kind:
+        case "one_replica":
+            return f"all calls of {doubt.stage} went to one replica, so a copy waits behind its call"
+        case "replica":
+            return f"most slow calls of {doubt.stage} went to one replica, {doubt.name}"
+        case "together":
+            period = f", every {doubt.period_s:.3g} s" if doubt.period_s else ""
+            return f"all replicas of {doubt.stage} are slow at the same times{period}"
+        case "requests":
+            which = f" ({_listed(doubt.values)})" if doubt.values else ""
+            parted = f"the slow requests of {doubt.stage} from the fast ones"
+            return f"the attribute {doubt.name}{which} parts {parted}"
+    assert_never(doubt.kind)
+
+
+def plan_doubts(plan: Plan) -> list[str]:
+    """What speaks against a plan's copies, most certain first, in the words of every verb that shows a plan.
+
+    Args:
+        plan: plan with its expectation; one without has no doubts to tell.
+    """
+    expected = plan.expected
+    if expected is None:
+        return []
+    told = [doubt_words(doubt) for doubt in expected.doubts[:MAX_NAMES]]
+    if expected.unshown:
+        told.append(f"what is expected holds only {IF_USUAL}")
+    copied = any(stage.reissue is not None for stage in plan.stages.values())
+    if copied and expected.after.p99_ms > (1 - MIN_P99_CUT) * expected.before.p99_ms:
+        told.append("the copies are not expected to cut p99: change nothing for their sake")
+    return told
 
 
 def note_sentences(notes: Iterable[planning.Note]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, assert_never
 
+from kwiken.apps.console.notes import doubt_words
 from kwiken.apps.console.output import IF_USUAL
 from kwiken.apps.report.model.number_format import count, ms, percent
 from kwiken.apps.report.sections.excess import excess_sentence, replica_words
@@ -54,6 +55,9 @@ def advice_sentences(advice: Advice, plan_file: str | None) -> tuple[str, str, s
 def _requests(advice: Advice) -> str:
     kind = advice.kind
     told = f"{kind.name}: {count(kind.requests, 'request')}, p50 {ms(kind.p50_ms)}, p99 {ms(kind.p99_ms)}"
+    if advice.chosen_slow:
+        slow = percent(advice.chosen_slow, places=0)
+        told += f" (too high: {slow} are slow, as where a sampler keeps slow requests)"
     if not advice.others:
         return f"{told}."
     most = advice.others[0]
@@ -186,9 +190,12 @@ def _reason(advice: Advice) -> str:
     return "in the earlier half of the requests copies gain nothing"
 
 
-def _changes(advice: Advice, plan_file: str | None) -> str:
-    from kwiken.tail.advice.contents import Doubt, LookIntoReplica
+def _changes(advice: Advice, plan_file: str | None) -> str:  # noqa: PLR0911 - a return for each case
+    from kwiken.tail.advice.contents import Doubt
 
+    first = _first_act(advice)[1]
+    if first and (advice.doubt is not None or not advice.settings):
+        return f"{first}; no copies."
     if advice.doubt is Doubt.WORSE:
         return "Nothing: the plan made p99 of later requests worse."
     if advice.doubt is Doubt.ONE_REPLICA:
@@ -203,14 +210,33 @@ def _changes(advice: Advice, plan_file: str | None) -> str:
     rest = len(advice.settings) - len(named)
     more = [f"{rest} more, in the table"] if rest else []
     told = f"Copy late calls of {_joined([*named, *more])}{_needs_replica(advice)}"
-    replica = next((each.name for each in advice.steps if isinstance(each, LookIntoReplica)), None)
-    if replica is not None:
-        told = f"First look into {replica}. {told}"
+    if first:
+        told = f"{first}. {told}"
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
         told += "; the gain is not certain, so measure before and after"
     if plan_file is None:
         return f"{told}; --plan FILE keeps the plan for kwiken export."
     return f"{told}; kwiken export {plan_file} --to envoy (or istio, grpc) writes the settings."
+
+
+def _first_act(advice: Advice) -> tuple[NextStep | None, str]:
+    """Step before any copies, with its sentence without a full stop; None where nothing comes first."""
+    from kwiken.tail.advice.contents import AddReplica, FindCommonCause, LookIntoReplica, LookIntoRequests
+
+    for step in advice.steps:
+        match step:
+            case LookIntoReplica(name=name):
+                return step, f"First look into {name}"
+            case FindCommonCause(stage=stage, period_s=period_s):
+                period = f" every {period_s:.3g} s" if period_s else ""
+                return step, f"First find what stops all replicas of {stage} at once{period}"
+            case LookIntoRequests(stage=stage, attribute=attribute):
+                return step, f"First look into the requests that {attribute} marks as slow at {stage}"
+            case AddReplica(stages=stages):
+                return step, f"First add a second replica of {_joined(list(stages[:MAX_NAMED]))}"
+            case _:
+                pass
+    return None, ""
 
 
 def _needs_replica(advice: Advice) -> str:
@@ -222,20 +248,17 @@ def _needs_replica(advice: Advice) -> str:
 
 def _cause_words(advice: Advice) -> str:
     """The first cause of slow calls that copies do not mend as well; empty where traces tell of none."""
+    from kwiken.model.plan.plan import CopyDoubt
     from kwiken.tail.advice.contents import FindCommonCause, LookIntoReplica, LookIntoRequests
 
     for step in advice.steps:
         match step:
             case LookIntoReplica(service=service, name=name):
-                return f"most slow calls of {service} went to one replica, {name}"
+                return doubt_words(CopyDoubt(kind="replica", stage=service, name=name))
             case FindCommonCause(stage=stage, period_s=period_s):
-                period = f", every {period_s:.3g} s" if period_s else ""
-                return f"all replicas of {stage} are slow at the same times{period}"
-            case LookIntoRequests(stage=stage, attribute=attribute, values=values):
-                which = f" ({_joined(values)})" if values else ""
-                return (
-                    f"the attribute {attribute}{which} parts the slow requests of {stage} from the fast ones"
-                )
+                return doubt_words(CopyDoubt(kind="together", stage=stage, period_s=period_s))
+            case LookIntoRequests(stage=stage, attribute=name, values=values):
+                return doubt_words(CopyDoubt(kind="requests", stage=stage, name=name, values=values))
             case _:
                 pass
     return ""
@@ -246,9 +269,11 @@ def _capital(text: str) -> str:
 
 
 def _measure(advice: Advice) -> str:
-    if not advice.steps:
+    done = _first_act(advice)[0]  # said as what to change
+    steps = [step for step in advice.steps if step is not done]
+    if not steps:
         return "Nothing: these traces answer the question."
-    told, more = step_words(advice.steps[0], most=MAX_NAMED), len(advice.steps) - 1
+    told, more = step_words(steps[0], most=MAX_NAMED), len(steps) - 1
     if not more:
         return f"{told}."
     return f"{told}; {more} further {'step' if more == 1 else 'steps'} at the end."

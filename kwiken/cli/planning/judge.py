@@ -135,6 +135,8 @@ def command(
     if out is not None and out != "-":
         check_apart(out, list(files))
     earlier = None if learned_file is None else load_profile(learned_file)
+    from kwiken.apps.console.notes import plan_doubts
+
     plan, recordings = _read(files, like=earlier, kind=kind, root=root, service=service)
     with engine_at(engine, jobs) as run, progress("judging"):
         how: Replays = {"sampled": sampled, "seed": seed, "spread": run or one_by_one}
@@ -149,6 +151,8 @@ def command(
         for later in recordings.values():
             note_few(later)
             note_contradicted(later)
+    for words in () if plan is None else plan_doubts(plan):
+        note(f"doubt: {words}")
     for remark in remarks(found):
         note(f"note: {remark}")
     if out is not None:

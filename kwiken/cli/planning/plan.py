@@ -298,10 +298,13 @@ def _summary(study: PlanStudy) -> dict[str, Any]:
 
 def _show(study: PlanStudy, cuts: Mapping[str, P99Cut], *, to_stderr: bool) -> None:
     """Print the plan as tables; cuts are of p99."""
+    from kwiken.apps.console.notes import plan_doubts
     from kwiken.apps.report.sections.spend import spend_sentences
     from kwiken.tail.simulation.run_range import RUN_REQUESTS
 
     plan = study.plan
+    for words in plan_doubts(plan):
+        note(f"doubt: {words}")
     columns = ("stage", "cost", "reissued", "after ms", "spent", "p99 cut ms", "next 1%")
     title = f"Plan for {plan.service} (costs: {plan.cost.model})"
     if plan.expected is not None and plan.expected.unshown:

@@ -60,6 +60,8 @@ def command(
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
         check_belongs(plan, learned, str(plan_file), profile)
+    from kwiken.apps.console.notes import doubt_words
+    from kwiken.model.profile.copy_dependence import copy_doubts
     from kwiken.tail.diagnosis.explanation import explain
 
     with progress("explaining"):
@@ -68,6 +70,8 @@ def command(
         print_json(story)
     else:
         _show(story, planned=plan is not None)
+        for doubt in copy_doubts(learned):
+            note(f"doubt: {doubt_words(doubt)}")
         _note_unread(story)
         note_cut_short(learned, f"their times are estimated, as in a plan; {BUT_HEAT}")
         note_few(learned)

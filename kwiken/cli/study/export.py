@@ -92,12 +92,15 @@ def command(
         _write_document(source, program, out)
         return
     learned = load_plan(source)
+    from kwiken.apps.console.notes import plan_doubts
     from kwiken.export.plans.programs import export_plan, missing_calls
 
     known = _targets(targets, learned)
     if template is not None:
         _write_template(template, missing_calls(learned, known, program))
         return
+    for words in plan_doubts(learned):
+        note(f"doubt: {words}")
     exported = export_plan(learned, to=program, targets=known, where=source)
     write_text(out, exported.text)
     # On stdout the text itself states the notes, as remarks.

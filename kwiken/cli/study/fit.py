@@ -421,8 +421,7 @@ def _show(profile: Profile, *, to_stderr: bool) -> None:
     columns = ("stage", "after", "visits", "calls", "p50 ms", "p99 ms", "reissue")
     numbers = {stage.name: number for number, stage in enumerate(profile.stages, 1)}
     rows = [_row(_facts(stage), numbers) for stage in profile.stages]
-    from kwiken.model.profile.weighting import KEPT_OF_SAMPLED
-    from kwiken.otel.fit.fit import SLOW_CHOSEN
+    from kwiken.model.profile.weighting import KEPT_OF_SAMPLED, SLOW_CHOSEN
 
     kept = profile.counts.get(KEPT_OF_SAMPLED)
     estimated = f", estimated from {kept} that were sampled" if kept is not None else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -259,6 +259,24 @@ class Correction(_Struct, frozen=True, omit_defaults=True):
         )
 
 
+class CopyDoubt(_Struct, frozen=True, omit_defaults=True):
+    """Reason why copies of a stage's late calls do little, whatever a plan expects of other stages.
+
+    Attributes:
+        kind: `one_replica`: all calls went to one replica; `together`: all replicas are slow at the same
+            times; `replica`: most slow calls went to one replica; `requests`: requests are slow themselves.
+        period_s: period of the times at which all replicas are slow, seconds; 0 where they are not regular.
+        name: name of the replica, or of the attribute that parts slow requests from fast ones.
+        values: values of that attribute that slow requests have.
+    """
+
+    kind: Literal["one_replica", "together", "replica", "requests"]
+    stage: str
+    period_s: float = 0.0
+    name: str = ""
+    values: tuple[str, ...] = ()
+
+
 class Expected(_Struct, frozen=True, omit_defaults=True):
     """Expected effect of a plan, and its cost.
 
@@ -274,6 +292,7 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
         insured: stages whose copies only insure against stalls that have not come yet.
         unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: the
             figures hold if a copy is as quick as a usual call.
+        doubts: what speaks against copies of single stages, by what the traces tell.
         run_ms: range that the p99 of a run of 600 requests is expected in, with that probability,
             milliseconds; None where nothing shows what copies do.
         correction: what a plan that was tried showed of the simulation's errors; None where none was.
@@ -287,6 +306,7 @@ class Expected(_Struct, frozen=True, omit_defaults=True):
     by_spend: tuple[tuple[float, float], ...] = ()
     insured: tuple[str, ...] = ()
     unshown: tuple[str, ...] = ()
+    doubts: tuple[CopyDoubt, ...] = ()
     run_ms: tuple[float, float] | None = None
     correction: Correction | None = None
 

@@ -24,7 +24,7 @@ from scipy.special import betainc, betaincinv
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.latency import start_times
-from kwiken.model.plan.plan import Plan
+from kwiken.model.plan.plan import CopyDoubt, Plan
 from kwiken.model.profile.profile import CopyDependence, Profile, SlowBand, StageProfile
 
 MIN_SLOW_CALLS: Final = 8  # of a stage, below which nothing is estimated
@@ -123,6 +123,25 @@ def unshown_stages(profile: Profile, plan: Plan) -> tuple[str, ...]:
         if each.reissue is not None or (each.catch_up is not None and each.catch_up.reissue)
     }
     return tuple(each.name for each in profile.stages if each.name in copied and not each.copies_shown)
+
+
+def copy_doubts(profile: Profile) -> tuple[CopyDoubt, ...]:
+    """What the traces tell against copies of stages that may be copied: the one place that decides that."""
+    return tuple(doubt for stage in profile.stages if stage.reissuable for doubt in _doubts(stage))
+
+
+def _doubts(stage: StageProfile) -> Iterator[CopyDoubt]:
+    name, known = stage.name, stage.dependence
+    if stage.replicas == 1:
+        yield CopyDoubt(kind="one_replica", stage=name)
+    if known is None:
+        return
+    if known.replica:
+        yield CopyDoubt(kind="replica", stage=name, name=known.replica)
+    if known.together:
+        yield CopyDoubt(kind="together", stage=name, period_s=known.period_s)
+    if known.attribute:
+        yield CopyDoubt(kind="requests", stage=name, name=known.attribute, values=known.values)
 
 
 def uncertain(stage: StageProfile) -> bool:

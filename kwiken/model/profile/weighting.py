@@ -15,6 +15,7 @@ from kwiken.model.profile.subset import part_of
 
 MAX_WEIGHTED_REQUESTS: Final = 200_000  # rows of a weighted profile, unless more were kept
 KEPT_OF_SAMPLED: Final = "requests_kept_of_sampled"  # name of a count of profiles
+SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
 MIN_WEIGHT: Final = 2.0**-1000  # of the oldest requests: floating-point weights must stay above 0
 
 

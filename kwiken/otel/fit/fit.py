@@ -15,7 +15,7 @@ from kwiken.base.jobs import Spread
 from kwiken.model.latency import percentiles_of
 from kwiken.model.profile.copy_dependence import with_dependence
 from kwiken.model.profile.profile import Profile
-from kwiken.model.profile.weighting import decayed, weighted
+from kwiken.model.profile.weighting import SLOW_CHOSEN, decayed, weighted
 from kwiken.otel.fit.foreign.foreign import fit_foreign
 from kwiken.otel.fit.foreign.like_profile import fit_like, origin_of
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
@@ -27,7 +27,6 @@ from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.request_classes import BY_ROOT, request_traits, with_kinds
 from kwiken.otel.trace.requests import Candidates, candidates, label, nearest, repeated_part, requests_of
 
-SLOW_CHOSEN: Final = "warning_slow_requests_chosen"  # name of a count of profiles
 MIN_KINDS_SCATTERED: Final = 20  # kinds below which single requests are nothing unusual
 _MAX_REASONS_SHOWN: Final = 8
 _MAX_KINDS_LEARNED: Final = 30  # for a list; the number of stages of rarer kinds is not told

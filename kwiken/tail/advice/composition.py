@@ -12,9 +12,11 @@ import numpy as np
 from kwiken.base.errors import InputError
 from kwiken.model.latency import percentile
 from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.model.profile.copy_dependence import copy_doubts
 from kwiken.model.profile.idempotence import taken_for
-from kwiken.model.profile.profile import OWN_TIME, Profile
+from kwiken.model.profile.profile import OWN_TIME, Profile, StageProfile
 from kwiken.model.profile.subset import part_of
+from kwiken.model.profile.weighting import SLOW_CHOSEN
 from kwiken.tail.advice.contents import (
     AddReplica,
     Advice,
@@ -179,6 +181,7 @@ def advise(
         knee=None if best is None else best.budget,
         unshown=() if found is None else found.unshown,
         slow_replicas=story.slow_replicas,
+        chosen_slow=profile.counts.get(SLOW_CHOSEN, 0) / max(1, profile.requests),
         settings=() if study is None else _settings(profile, study),
         steps=(
             *_steps(profile, study, found, story, lone),
@@ -278,16 +281,15 @@ def _causes(profile: Profile, story: Explanation) -> Iterator[NextStep]:
     for replica in story.slow_replicas[:1]:
         yield LookIntoReplica(service=replica.service, name=replica.name)
     slow = story.slow[-1]
-    for stage in profile.stages:
-        known = stage.dependence
-        if known is None or not _serves(profile, stage.name, slow):
+    for doubt in copy_doubts(profile):
+        if not _serves(profile, doubt.stage, slow):
             continue
-        if known.replica and not story.slow_replicas:
-            yield LookIntoReplica(service=stage.match.service, name=known.replica)
-        if known.together:
-            yield FindCommonCause(stage=stage.name, period_s=known.period_s)
-        if known.attribute:
-            yield LookIntoRequests(stage=stage.name, attribute=known.attribute, values=known.values)
+        if doubt.kind == "replica" and not story.slow_replicas:
+            yield LookIntoReplica(service=profile.stage(doubt.stage).match.service, name=doubt.name)
+        if doubt.kind == "together":
+            yield FindCommonCause(stage=doubt.stage, period_s=doubt.period_s)
+        if doubt.kind == "requests":
+            yield LookIntoRequests(stage=doubt.stage, attribute=doubt.name, values=doubt.values)
 
 
 def _rare(others: Sequence[RequestKind]) -> Iterator[TraceRareKinds]:
@@ -312,8 +314,17 @@ def _to_confirm(
     unsure = tuple(name for name in reads if any(name == each.stage for each in settings))
     if unsure:
         yield ConfirmReads(stages=unsure)
-    if writes and (slow is None or any(_serves(profile, name, slow) for name in writes)):
-        yield ConfirmWrites(stages=writes)
+    # A write without a tail of its own is no reason to ask: who allows copies may run it twice.
+    tailed = {name: why for name, why in writes.items() if _has_tail(profile.stage(name))}
+    if tailed and (slow is None or any(_serves(profile, name, slow) for name in tailed)):
+        yield ConfirmWrites(stages=tailed)
+
+
+def _has_tail(stage: StageProfile) -> bool:
+    """Whether the calls of a stage have a tail that copies could cut."""
+    calls = stage.calls_ms[~np.isnan(stage.calls_ms)]
+    p50, p99 = np.percentile(calls, (50, 99)).tolist() if len(calls) else (0.0, 0.0)
+    return p99 > 0 and p99 >= MIN_TAIL_RATIO * p50
 
 
 def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:

@@ -262,6 +262,8 @@ class Advice(_Struct, frozen=True):
         unshown: stages with copies of which no trace shows that a copy is quick when its call is slow: what
             the budget buys holds if a copy is as quick as a usual call.
         slow_replicas: replicas that answer more slowly than others of their service, costliest first.
+        chosen_slow: share of the requests that are slow, where a sampler seems to keep slow requests and drop
+            others, so that percentiles are too high; 0 elsewhere.
         settings: settings to change, of the plan made from all requests; largest spend first.
     """
 
@@ -283,3 +285,4 @@ class Advice(_Struct, frozen=True):
     slow_replicas: tuple[SlowReplica, ...]
     settings: tuple[Setting, ...]
     steps: tuple[NextStep, ...]
+    chosen_slow: float = 0.0

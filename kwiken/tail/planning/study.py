@@ -13,6 +13,7 @@ from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.model.plan.plan import Budgets, Plan, StagePlan
 from kwiken.model.plan.rounding import rounded, rounded_up_ms
 from kwiken.model.profile.change_over_time import Drift, drift
+from kwiken.model.profile.copy_dependence import copy_doubts
 from kwiken.model.profile.cost_models import CostModel, costs
 from kwiken.model.profile.idempotence import idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
@@ -203,7 +204,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
     after_ms, seed = simulation.after_ms, settings.seed
     run_ms = run_range(after_ms, expected, RUN_REQUESTS, recorded=profile.requests, seed=seed)
     expected = msgspec.structs.replace(
-        expected, by_spend=least.by_spend, insured=least.insured, run_ms=run_ms
+        expected, by_spend=least.by_spend, insured=least.insured, run_ms=run_ms, doubts=copy_doubts(profile)
     )
     plan = msgspec.structs.replace(draft, expected=rounded(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from kwiken.model.profile.profile import Profile
-from kwiken.model.profile.weighting import KEPT_OF_SAMPLED
-from kwiken.otel.fit.fit import SLOW_CHOSEN, fit_profile, list_kinds
+from kwiken.model.profile.weighting import KEPT_OF_SAMPLED, SLOW_CHOSEN
+from kwiken.otel.fit.fit import fit_profile, list_kinds
 from kwiken.otel.read.sampling import share_of_attributes, share_of_state
 from tests.support.otel.field_data import field_file
 from tests.support.otel.span_trees import MS, T0, Span, by_trace, jaeger_trace, otlp_line, write, zipkin_span

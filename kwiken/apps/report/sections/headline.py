@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from kwiken.apps.console.notes import plan_doubts
 from kwiken.apps.report.model.number_format import between, change, count, ms, percent
 from kwiken.apps.report.model.page import Card
 from kwiken.apps.report.model.result import DemoResult, Spent
@@ -168,8 +169,10 @@ def _of_plan(plan: Plan) -> tuple[str, ...]:
     most = "; ".join(f"{name} {percent(share, places=0)}" for name, share in shares[:3])
     rest = f" and {count(len(shares) - 3, 'other stage')} the rest" if len(shares) > 3 else ""  # noqa: PLR2004
     where = f"Of the budget: {most}{rest}." if most else "No stage gets copies."
+    doubts = (f"{words[:1].upper()}{words[1:]}." for words in plan_doubts(plan))
     return (
         gist,
+        *doubts,
         where,
         "These are expectations from recorded requests. Nothing was measured with the plan yet.",
     )
