@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,14 @@ def test_a_run_checks_everything_and_names_a_port_in_use() -> None:
     assert str(port) in found["port"]["found"]
     assert "Python 3." in found["versions"]["found"]
     assert result.exit_code == any(each["state"] == "fails" for each in found.values())
+
+
+def test_a_checkup_needs_no_extra() -> None:
+    code = "import sys, kwiken.apps.doctor.checkup, kwiken.cli.project.doctor; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
+    )
+    assert not {"numpy", "scipy", "yaml", "networkx", "locust"} & {*done.stdout.split()}
 
 
 def test_tls_that_cannot_be_used_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

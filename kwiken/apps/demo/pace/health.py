@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kwiken.apps.demo.pace.rate_search import Pace
 from kwiken.base.machine.processor_use import ProcessorUse
+
+if TYPE_CHECKING:
+    from kwiken.apps.demo.pace.rate_search import Pace
 
 MAX_SHARE = 0.6  # use of what the program could have, from which on its own queues make the tail
 MAX_WAITING = 6.0  # multiple of the running time for which processes may queue for processors
