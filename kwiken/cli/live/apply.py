@@ -38,7 +38,7 @@ def command(
     if token_file is not None and url is None:
         raise click.UsageError("--token-file goes with --url", click.get_current_context())
     document = load_plan(plan) if plan is not None else None
-    service = document.service if document is not None else service_name(remove or "")
+    service = document.service if document is not None else service_name(remove or "", Path(state))
     address, token = remote_gateway(url, token_file) if url is not None else _local(Path(state), service)
     _put(address, token, document, where=plan if plan is not None else service)
     done = "plan applied" if plan is not None else "plan removed"

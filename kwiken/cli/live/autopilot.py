@@ -118,7 +118,7 @@ def _gateways(
         raise click.UsageError("name a SERVICE that is up, or give --url", click.get_current_context())
     from kwiken.runtime.cluster.state.files import StateFiles
 
-    files = StateFiles(state, service_name(service))
+    files = StateFiles(state, service_name(service, state))
     found = files.read()
     if found is None or not any(each.identity.alive for each in found.gateways):
         raise InputError(

@@ -32,7 +32,7 @@ def command(*, service: str | None, state: str) -> None:
     from kwiken.runtime.cluster.state.rentals import settle_orphans
 
     folder = Path(state)
-    named = service_name(service) if service is not None else None
+    named = service_name(service, folder) if service is not None else None
     clusters = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     failures, stopped = [], []
     for files in clusters:  # one that cannot be stopped does not keep the others up

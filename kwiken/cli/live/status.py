@@ -79,7 +79,7 @@ def _show_local(service: str | None, folder: Path, *, page: bool, as_json: bool)
     """Show the clusters of a folder of states, of this machine."""
     from kwiken.runtime.cluster.state.files import StateFiles
 
-    named = service_name(service) if service is not None else None
+    named = service_name(service, folder) if service is not None else None
     files = [StateFiles(folder, named)] if named is not None else list(StateFiles.all(folder))
     found, unreadable = _read(files)
     if not found and unreadable:

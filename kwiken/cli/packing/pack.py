@@ -118,6 +118,9 @@ def command(
 
         write_text(picture, draw_frontier(found.states, found.chosen))
         note_written(picture)
+    if out is not None:  # before anything is printed, which may go to a pipe that is closed
+        write_text(out, _written(found, judged, listed if to is not None else None))
+        note_written(out)
     if as_json:
         print_json(summary(found, judged))
     elif "-" not in (out, picture):
@@ -127,10 +130,7 @@ def command(
         note(
             f"note: no state is within --risk {risk:g}, so no move is proposed; --dial counts added risk only"
         )
-    if out is not None:
-        write_text(out, _written(found, judged, listed if to is not None else None))
-        note_written(out)
-    elif not as_json and picture != "-":
+    if out is None and not as_json and picture != "-":
         say("kwiken pack moves nothing itself; -o FILE keeps the answer, and --to kubernetes writes commands")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
@@ -20,6 +21,8 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kwiken.model.plan.plan import Plan
     from kwiken.model.profile.profile import Profile
     from kwiken.model.service.service import Service
@@ -278,14 +281,23 @@ def load_service(target: str) -> Service:
     return load_target(target)
 
 
-def service_name(text: str) -> str:
-    """Name of a service that is up, from its name or from what `kwiken up` was given for the service.
+def service_name(text: str, state: Path | None = None) -> str:
+    """Name of a service, from its name or from what `kwiken up` was given for the service.
+
+    Args:
+        state: folder of the states of services that are up, which know what they were started from.
 
     Raises:
         InputError: for a file in YAML that holds no service.
     """
     from kwiken.runtime.base.target import YAML_SUFFIXES
+    from kwiken.runtime.cluster.state.files import StateFiles
 
+    for files in StateFiles.all(state) if state is not None else ():
+        with contextlib.suppress(InputError):  # an unreadable state is told when its own service is asked for
+            found = files.read()
+            if found is not None and found.target == text:
+                return files.service
     return load_service(text).name if text.endswith(YAML_SUFFIXES) else text.rpartition(":")[2]
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -21,6 +23,7 @@ from tests.support.allocation.packing.clusters import (
     usage_rows,
 )
 from tests.support.project.commands import ROOT, refused, run
+from tests.support.runtime.server_processes import KWIKEN
 
 REAL = (
     ROOT / "tests" / "support" / "allocation" / "packing" / "kubectl-60-nodes.json.gz"
@@ -318,3 +321,15 @@ def test_a_wish_that_no_state_is_within_is_told(files: Path) -> None:
     )
     assert told.exit_code == 0, told.stderr
     assert "no state is within --risk 1e-09, so no move is proposed" in told.stderr
+
+
+def test_the_file_is_written_where_nobody_reads_the_tables_to_their_end(files: Path) -> None:
+    """As `kwiken pack ... -o F | head -1` does; the reader is gone before the first line."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [*KWIKEN, "pack", str(files / "cluster.json"), "--usage", str(files / "usage.csv")]
+    try:
+        subprocess.run([*words, "-o", str(files / "pack.json")], stdout=writer, timeout=120, check=False)
+    finally:
+        os.close(writer)
+    assert json.loads((files / "pack.json").read_text())["version"] == 1

@@ -242,9 +242,11 @@ def test_up_listens_where_it_is_told_with_as_many_replicas_as_it_is_told(tmp_pat
         assert [each["replica"] for each in cluster["replicas"]] == ["first-0", "middle-0", "last-0"]
         assert cluster["runtime"]["requests"] == 1
         assert not any(listening_on(each["address"], "127.0.0.2") for each in cluster["replicas"])
+        named = json.loads(run("status", TARGET, *state, "--json").stdout)["clusters"]
+        assert [each["service"] for each in named] == ["echo"]
     finally:
-        down = run("down", *state)
-    assert down.returncode == 0
+        down = run("down", TARGET, *state)  # what `up` took, whatever the service's name is
+    assert (down.returncode, down.stderr) == (0, "echo is stopped\n")
 
 
 def test_what_up_itself_says_is_in_the_same_log_as_its_processes(tmp_path: Path) -> None:
