@@ -33,6 +33,7 @@ def test_the_words_around_a_long_input_stay() -> None:
 
 def test_a_long_message_of_our_own_words_stays_whole() -> None:
     words = (
-        "the gateway's plan is the service's, and so on, as long as it takes to say what would be right, " * 9 + "whole"
+        "the gateway's plan is the service's, and so on, as long as it takes to say what would be right, " * 9
+        + "whole"
     )
     assert str(InputError(words, where="plan.json")) == f"plan.json: {words}".rstrip()

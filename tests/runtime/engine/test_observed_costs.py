@@ -32,14 +32,19 @@ class Workers:
         work_ms: work of a call by its stage and by the request's number, milliseconds.
         stalls: share of first attempts that stall before they work.
         says: whether replicas report the work of the calls that they answer.
+        factor: work that replicas report of cancelled calls, as a multiple of what they did.
     """
 
-    def __init__(self, work_ms: dict[str, list[float]], stalls: float, *, says: bool = True) -> None:
+    def __init__(
+        self, work_ms: dict[str, list[float]], stalls: float, *, says: bool = True, factor: float = 1.0
+    ) -> None:
         self._work_ms = work_ms
         self._stalls = stalls
         self._says = says
+        self.factor = factor
         self._rng = random.Random(7)
         self.done_ms = 0.0
+        self.cancelled_ms = self.answered_ms = 0.0
         self.calls = 0
 
     async def call(self, replica: Replica, call: Call) -> Reply:
@@ -52,9 +57,19 @@ class Workers:
         began = asyncio.get_running_loop().time()
         try:
             await asyncio.sleep(work_ms / 1e3)
+        except asyncio.CancelledError:
+            worked_ms = 1e3 * (asyncio.get_running_loop().time() - began)
+            self.cancelled_ms += worked_ms
+            asyncio.get_running_loop().call_later(0.001, self._tell, call, worked_ms)
+            raise
         finally:
             self.done_ms += 1e3 * (asyncio.get_running_loop().time() - began)
+        self.answered_ms += work_ms
         return Reply(number, busy_ms=work_ms if self._says else None)
+
+    def _tell(self, call: Call, worked_ms: float) -> None:
+        if call.note_work is not None:
+            call.note_work(self.factor * worked_ms)
 
     def ask(self, replica: Replica, heard: object) -> None:
         """No replica hangs."""
@@ -97,6 +112,7 @@ async def extra_share(workers: Workers, plan: Plan) -> tuple[float, Any]:
     executor.apply(plan)
     for start in range(0, REQUESTS, 20):
         await asyncio.gather(*(executor.run(number) for number in range(start, start + 20)))
+    await asyncio.sleep(1.0)  # until replicas have said what cancelled calls had worked
     lone = sum(
         workers._work_ms[name][number % len(workers._work_ms[name])]
         for name in STAGES
@@ -159,3 +175,40 @@ def test_a_floor_that_would_be_a_second_budget_is_refused() -> None:
 def test_a_plan_whose_shares_do_not_add_up_is_refused_by_its_service() -> None:
     with pytest.raises(InputError, match=r"must sum to 1, not 0\.5"):
         plan_of({"light": 0.25, "heavy": 0.25}).check(service())
+
+
+class Stragglers(Workers):
+    """Workers whose first attempt at a call is now and then fifty times as much work."""
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        if call.attempt or self._rng.random() > 0.01:
+            return await super().call(replica, call)
+        began = asyncio.get_running_loop().time()
+        try:
+            await asyncio.sleep(0.4)
+        except asyncio.CancelledError:
+            worked_ms = 1e3 * (asyncio.get_running_loop().time() - began)
+            self.cancelled_ms += worked_ms
+            asyncio.get_running_loop().call_later(0.001, self._tell, call, worked_ms)
+            raise
+        self.answered_ms += 400.0
+        return Reply(call.args[0], busy_ms=400.0)
+
+
+@pytest.mark.parametrize("factor", [1.0, float("inf")])
+def test_work_of_a_cancelled_straggler_is_charged_as_its_replica_says(factor: float) -> None:
+    workers = Stragglers(EVEN, 0.0, factor=factor)
+    plan = plan_of({"light": 0.2, "heavy": 0.8}, after_ms=60.0)
+    _, ledger = simulate(lambda: extra_share(workers, plan))
+    worked = workers.cancelled_ms / workers.answered_ms
+    assert worked > 0.02, "stragglers are cancelled"
+    assert ledger["observed_share"] == pytest.approx(worked, rel=0.02)
+
+
+@pytest.mark.parametrize("factor", [float("nan")])
+def test_nonsense_of_a_replica_refunds_nothing(factor: float) -> None:
+    plan = plan_of({"light": 0.2, "heavy": 0.8}, after_ms=60.0)
+    liars, silent = Stragglers(EVEN, 0.0, factor=factor), Stragglers(EVEN, 0.0, factor=0.0)
+    _, lied = simulate(lambda: extra_share(liars, plan))
+    _, said = simulate(lambda: extra_share(silent, plan))
+    assert lied["observed_share"] == said["observed_share"] > 0

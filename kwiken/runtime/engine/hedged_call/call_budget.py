@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 
 import msgspec
@@ -134,7 +135,7 @@ class CallBudget(msgspec.Struct, eq=False):
         """Learn the work of a call that was answered, and charge what its copies cost beyond their charge.
 
         A loser that was cancelled or lost is taken to have worked since it was sent, and no longer than the
-        winner: its replica does not say.
+        winner. Where its replica says later that it worked longer, the rest is charged then.
 
         Args:
             won: attempt that answered first.
@@ -149,16 +150,32 @@ class CallBudget(msgspec.Struct, eq=False):
         observed.answered(state.work.answered, work_ms)
         if not self.copies:
             return
-        extra_ms = sum(
-            min(work_ms, 1e3 * (each.ended - each.started)) if each.busy_ms is None else each.busy_ms
-            for each in attempts
-            if each is not won
-        )
+        extra_ms = 0.0
+        for each in attempts:
+            if each is won:
+                continue
+            taken_ms = each.busy_ms
+            if taken_ms is None:
+                taken_ms = min(work_ms, 1e3 * (each.ended - each.started))
+                if each.call is not None:
+                    each.call.note_work = partial(self._worked, each, taken_ms)
+            extra_ms += taken_ms
         observed.copied(state.work.copied, extra_ms, self.copies)
-        lacking = observed.cost(extra_ms, request.program.observable) - self.charged
-        if lacking > 0:
+        self._spend(observed.cost(extra_ms, request.program.observable) - self.charged)
+
+    def _worked(self, loser: Attempt, taken_ms: float, busy_ms: float) -> None:
+        """Charge what a cancelled attempt worked longer than was charged; its replica may say anything."""
+        observed = self.site.shared.ledger.observed
+        more_ms = min(busy_ms, 1e3 * (self.site.shared.now() - loser.started)) - taken_ms
+        if more_ms > 0:
+            observed.extra_ms += more_ms
+            self._spend(observed.cost(more_ms, self.site.request.program.observable))
+
+    def _spend(self, cost: int) -> None:
+        ledger = self.site.shared.ledger
+        if cost > 0:
             account = ledger.service if ledger.service.fraction else ledger.catch_up
-            account.spend(lacking, self.site.shared.now())
+            account.spend(cost, self.site.shared.now())
 
     def meter(self, attempt: Attempt, busy_ms: float | None, now: float) -> None:
         """Charge the extra work of threads, or learn the usual work from a call without extra threads."""
