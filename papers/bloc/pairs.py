@@ -9,11 +9,11 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats
 from kwiken.storage.consolidation.forecast import DemandForecaster, predict
 from kwiken.storage.consolidation.interference import AccessMix
-from kwiken.storage.consolidation.limits import published_latency_ms, published_limit
 from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from papers.bloc.cluster import APPS, TARGET_MS
+from papers.bloc.published_curve import published_latency_ms, published_limit
 from papers.worlds.disks.applications import APPLICATIONS, Application, drawn_trace
 from papers.worlds.disks.devices import DiskModel, served
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs.sensitivity import least_share, tolerated_injection
-from kwiken.allocator.packing.tasks.usage import nearest_rank, sampled_percentile
+from kwiken.allocator.packing.needs.sensitivity import TOLERANCE, least_share
+from kwiken.allocator.packing.tasks.usage import PERCENTILE, nearest_rank
 from kwiken.base.arrays import Floats
 from papers.figures.rows import FigureRow, Findings, Plot, PlotSeries, median_row, row
 
@@ -151,3 +151,25 @@ def conclude_limited(results: list[dict[str, Any]]) -> Findings:
 def spread_row(figure: str, metric: str, values: list[float], source: str = "", note: str = "") -> FigureRow:
     """FigureRow with the median of the seeds, and the lowest and highest."""
     return median_row(figure, metric, values, source, note)
+
+
+def tolerated_injection(injected: Floats, impacts: Floats, tolerance: float = TOLERANCE) -> float:
+    """Score of a bandwidth from injected load: 1 less the largest injected share that is tolerated.
+
+    Args:
+        injected: (n,) injected shares of the bandwidth, rising, from 0.
+        impacts: (n,) relative change of the worst indicator at each.
+        tolerance: largest change that counts as kept, above 0.
+    """
+    return least_share(1.0 - injected[::-1], impacts[::-1], tolerance)
+
+
+def sampled_percentile(series: Floats, every: int, percentile: float = PERCENTILE) -> float:
+    """Percentile of means over consecutive samples, such as minutes of a series of seconds.
+
+    Args:
+        series: (s,) samples at equal distances.
+        every: number of samples in each mean, 1 or more.
+    """
+    whole = len(series) // every * every
+    return float(nearest_rank(series[:whole].reshape(1, -1, every).mean(axis=2), percentile)[0])

@@ -15,7 +15,7 @@ from kwiken.tail.curves.curve import lower_hull, reissue_curve
 from kwiken.tail.partial.loss_budget import sequential_costs
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import apply_rule
-from kwiken.tail.partial.tuning import Tuned, tune_stop_rule, tune_wait_for_fraction
+from kwiken.tail.partial.tuning import Tuned, tune_stop_rule
 from papers.figures.rows import (
     FigureRow,
     Findings,
@@ -27,6 +27,7 @@ from papers.figures.rows import (
     percent,
     row,
 )
+from papers.kwiken.partial_answers.simple_rules import tune_wait_for_fraction
 from papers.kwiken.trial.dag_trial import DagTrial, Sample
 from papers.worlds.populations.services import POPULATIONS, StageDistribution, fan_out_queries, population
 

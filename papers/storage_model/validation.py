@@ -10,7 +10,7 @@ from kwiken.base.arrays import Floats
 from kwiken.storage.model.baselines import baseline
 from kwiken.storage.model.gap_laws import ks_distance
 from kwiken.storage.model.generator import IODrawing, generate, stride_order
-from kwiken.storage.model.states import transitions_flat, transitions_of_tree
+from kwiken.storage.model.states import BRANCHES, transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
 from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios
@@ -284,3 +284,8 @@ def micro_tests(seed: int) -> dict[str, float]:
         found[f"reached {name}"] = served(made, ONE_DISK)[1]
         found[f"deviation {name}"] = 100 * (found[f"reached {name}"] / (1e3 / gap_ms) - 1)
     return found
+
+
+def transitions_flat(levels: int) -> int:
+    """Number of transitions of a diagram of all pairs of the same states."""
+    return int((BRANCHES**levels) ** 2)

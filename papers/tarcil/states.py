@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.sampling.sample_size import Guarantee, draws_for, draws_when_busy, failure_of
+from kwiken.allocator.sampling.sample_size import Guarantee, draws_for, failure_of
 from kwiken.base.arrays import Floats
 from papers.worlds.quality import encode, match_quality, offered_quality, quality_share
 from papers.worlds.tasks.kinds import RESOURCES, TaskKind, drawn_kinds
@@ -210,3 +210,13 @@ def quality_of(units: UnitCluster, unit: int, kind: TaskKind) -> float:
     ]
     code = match_quality(offered_quality(pressure, kind.order), encode(kind.caused), RESOURCES)
     return quality_share(code, RESOURCES)
+
+
+def draws_when_busy(guarantee: Guarantee, units: int, good_and_free: int) -> int:
+    """Draws among all units, busy ones too, when few of the good ones are free (specification of the source).
+
+    Args:
+        units: number of units, free or not.
+        good_and_free: number of units of the wanted share that are free, 1 or more.
+    """
+    return draws_for(1.0 - good_and_free / units, guarantee.failure)

@@ -86,30 +86,6 @@ def failure_of(quality: float, draws: int) -> float:
     return float(quality**draws)
 
 
-def failure_from(population: int, good: int, draws: int) -> float:
-    """Probability that draws without replacement hold no good candidate.
-
-    Args:
-        population: number of all candidates, good or not, 1 or more.
-        good: number of good ones among them.
-        draws: number of draws, at most the population.
-    """
-    if good <= 0:
-        return 1.0
-    bad = population - good
-    return 0.0 if draws > bad else math.comb(bad, draws) / math.comb(population, draws)
-
-
-def draws_when_busy(guarantee: Guarantee, units: int, good_and_free: int) -> int:
-    """Draws among all units, busy ones too, when few of the good ones are free (specification of the source).
-
-    Args:
-        units: number of units, free or not.
-        good_and_free: number of units of the wanted share that are free, 1 or more.
-    """
-    return draws_for(1.0 - good_and_free / units, guarantee.failure)
-
-
 def kubernetes_share(guarantee: Guarantee, nodes: int) -> tuple[int, int]:
     """Setting `percentageOfNodesToScore` of the scheduler of Kubernetes that keeps a guarantee.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -16,7 +17,6 @@ from kwiken.base.parsing.documents import StrictStruct
 from kwiken.base.parsing.strict_json import convert, parse_json
 from kwiken.base.parsing.strict_toml import parse_toml
 from kwiken.storage.consolidation.interference import AccessMix, pair_losses, pair_scores
-from kwiken.storage.consolidation.limits import DiskCurve
 from kwiken.storage.consolidation.packing import DiskNodes, PackObjects
 
 MAX_DATASETS: Final = 10_000
@@ -27,6 +27,48 @@ LAYOUT_VERSION: Final = 1
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\s/#]+$")]
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+NEVER: Final = 0.0  # limit of a data set that meets its target on no disk
+
+
+# A latency curve is the mean or p99 latency over the share of the disk's rated bandwidth, or of its capacity,
+# that is in use. A limit is the curve inverted at the target.
+@dataclass(frozen=True, eq=False)
+class DiskCurve:
+    """Latency of a data set over the use of its disk.
+
+    Attributes:
+        use: (k,) rising shares of the rated bandwidth or of the capacity, 0 to 1.
+        latency_ms: (k,) latencies at these shares, milliseconds; made rising where they are not.
+
+    Raises:
+        InputError: fewer than two points, or shares that do not rise.
+    """
+
+    use: Floats
+    latency_ms: Floats
+
+    def __post_init__(self) -> None:
+        """Check the points, and take the rising hull of the latencies."""
+        if len(self.use) < 2 or len(self.use) != len(self.latency_ms):  # noqa: PLR2004 - two points of a line
+            raise InputError("a curve needs two points or more, of use and latency", where="curve")
+        if not (np.diff(self.use) > 0).all() or not (np.isfinite(self.latency_ms).all()):
+            raise InputError("the use of a curve must rise, and latencies must be numbers", where="curve")
+        object.__setattr__(self, "latency_ms", np.maximum.accumulate(self.latency_ms))
+
+    def limit(self, target_ms: float) -> float:
+        """Largest share of use at which the latency meets a target; 0 where it never does.
+
+        Args:
+            target_ms: target, milliseconds.
+        """
+        if self.latency_ms[0] > target_ms:
+            return NEVER
+        if self.latency_ms[-1] <= target_ms:
+            return float(self.use[-1])
+        after = int(np.argmax(self.latency_ms > target_ms))
+        low, high = self.latency_ms[after - 1], self.latency_ms[after]
+        share = (target_ms - low) / (high - low)
+        return float(self.use[after - 1] + share * (self.use[after] - self.use[after - 1]))
 
 
 class DiskClass(StrictStruct, frozen=True, kw_only=True):

@@ -47,11 +47,6 @@ def transitions_of_tree(levels: int) -> int:
     return int(16 * BRANCHES ** (levels - 1) + coarser)
 
 
-def transitions_flat(levels: int) -> int:
-    """Number of transitions of a diagram of all pairs of the same states."""
-    return int((BRANCHES**levels) ** 2)
-
-
 def node_number(level: Ints, index: Ints) -> Ints:
     """(n,) number of a node among all nodes of a complete tree: level by level, from the root."""
     return (BRANCHES**level - 1) // (BRANCHES - 1) + index

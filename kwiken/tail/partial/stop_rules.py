@@ -1,4 +1,4 @@
-"""Stop rules of fan-outs: Kwiken's dynamic rule and three simpler ones (Kwiken section 5.3).
+"""Stop rule of fan-outs: Kwiken's dynamic rule (Kwiken section 5.3).
 
 Under every rule a query ends when its last responder answers, or at the rule's stop if that comes first. No
 rule stops before the first answer, because an answer without any part is no answer. In the formulas `t_(k)`
@@ -44,56 +44,6 @@ class StopRule:
         """(q,): `min(cutoff, t_(ceil(progress n)) + wait)`."""
         reached = responders.order_statistic(responders.rank_at(self.progress))
         return np.minimum(self.cutoff_ms, reached + self.wait_ms)
-
-
-@dataclass(frozen=True)
-class WaitForFraction:
-    """Stop when a share of the responders answered (Kwiken section 5.3).
-
-    Attributes:
-        share: share of the responders to wait for, from 0 to 1.
-    """
-
-    share: float
-
-    def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `t_(ceil(share n))`."""
-        return responders.order_statistic(responders.rank_at(self.share))
-
-
-@dataclass(frozen=True)
-class FixedTimeout:
-    """Stop at a fixed age, whatever the number of answers (Kwiken section 5.3).
-
-    Attributes:
-        cutoff_ms: age of the stage at the stop, milliseconds.
-    """
-
-    cutoff_ms: float
-
-    def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): the same age for all queries."""
-        return np.full(len(responders), self.cutoff_ms)
-
-
-@dataclass(frozen=True)
-class TimeThenFraction:
-    """Stop when an age was reached and a share of the responders answered: both must hold.
-
-    After Kwiken section 5.3.
-
-    Attributes:
-        cutoff_ms: smallest age of the stage at the stop, milliseconds.
-        share: smallest share of the responders that must have answered, from 0 to 1.
-    """
-
-    cutoff_ms: float
-    share: float
-
-    def stop_ms(self, responders: Responders) -> Floats:
-        """(q,): `max(cutoff, t_(ceil(share n)))`."""
-        reached = responders.order_statistic(responders.rank_at(self.share))
-        return np.maximum(self.cutoff_ms, reached)
 
 
 def apply_rule(rule: Rule, responders: Responders) -> tuple[Floats, Floats]:

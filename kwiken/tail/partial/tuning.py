@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.tail.partial.responders import Responders
-from kwiken.tail.partial.stop_rules import (
-    FixedTimeout,
-    Rule,
-    StopRule,
-    TimeThenFraction,
-    WaitForFraction,
-    apply_rule,
-)
+from kwiken.tail.partial.stop_rules import Rule, StopRule, apply_rule
 
 # shares of responders that are tried
 PROGRESS_GRID = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998)
@@ -113,52 +106,6 @@ def progress_grid(responders: Responders, losses: Sequence[float]) -> list[float
     return sorted(share for share in tried if share > 0 and math.ceil(round(share * most, 9)) < most)
 
 
-def tune_wait_for_fraction(responders: Responders, *, loss: float) -> Tuned:
-    """Wait for a share `1 - loss` of the responders, as the source sets it, without any search.
-
-    After Kwiken section 5.3.
-
-    Args:
-        loss: mean utility that may be lost, from 0 to 1.
-    """
-    check_loss(loss)
-    return judge_rule(WaitForFraction(1.0 - loss), responders)
-
-
-def tune_fixed_timeout(responders: Responders, *, loss: float) -> Tuned:
-    """The shortest fixed time-out within the loss budget (Kwiken section 5.3).
-
-    Args:
-        loss: mean utility that may be lost, from 0 to 1.
-    """
-    check_loss(loss)
-    return judge_rule(FixedTimeout(Solver(responders, loss).cutoff_ms(loss)), responders)
-
-
-def tune_time_then_fraction(
-    responders: Responders, *, loss: float, shares: tuple[float, ...] = PROGRESS_GRID
-) -> Tuned:
-    """The share and time-out of least variance within the loss budget (Kwiken section 5.3).
-
-    Args:
-        loss: mean utility that may be lost, from 0 to 1.
-        shares: shares of responders to try, each from 0 to 1.
-    """
-    check_loss(loss)
-    weights = responders.weights
-    tuned = []
-    for share in shares:
-        reached = responders.order_statistic(responders.rank_at(share))
-        beyond = responders.latency_ms > reached[:, None]
-        cutoff = _threshold(responders.latency_ms[beyond], weights[beyond], loss * len(responders))
-        tuned.append(judge_rule(TimeThenFraction(max(0.0, cutoff), share), responders))
-    return min(tuned, key=_variance)
-
-
-def _variance(tuned: Tuned) -> float:
-    return tuned.variance
-
-
 def check_loss(loss: float) -> None:
     """Refuse a loss budget outside [0, 1].
 
@@ -172,14 +119,14 @@ def check_loss(loss: float) -> None:
         raise InputError(f"a loss budget must be a share from 0 to 1, not {loss}")
 
 
-def _threshold(key: Floats, weight: Floats, budget: float) -> float:
-    """Least threshold beyond which responders weigh at most the budget; -inf for no bound."""
-    order = np.argsort(-key, kind="stable")
-    return _first_kept(key[order], np.cumsum(weight[order]), budget)
+def first_kept(key: Floats, weight: Floats, budget: float) -> float:
+    """Key of the first responder that cannot be lost; -inf for none.
 
-
-def _first_kept(key: Floats, weight: Floats, budget: float) -> float:
-    """Key of the first responder that cannot be lost; keys descend, weights are their running sums."""
+    Args:
+        key: (c,) value of each responder, without unit, descending.
+        weight: (c,) running sums of the utility that is lost with the responders.
+        budget: utility that may be lost, summed over all queries.
+    """
     at = int(np.searchsorted(weight, budget * (1 + 1e-12) + 1e-15, side="right"))
     return float(key[at]) if at < len(key) else -math.inf
 
@@ -219,7 +166,7 @@ class Solver:
 
     def cutoff_ms(self, loss: float) -> float:
         """Shortest fixed time-out within a loss, milliseconds."""
-        return max(0.0, _first_kept(self.latency_ms[self._slowest], self._sums, loss * self._queries))
+        return max(0.0, first_kept(self.latency_ms[self._slowest], self._sums, loss * self._queries))
 
     def pairs(self, key: Floats, losses: Sequence[float]) -> Iterator[tuple[int, float, float]]:
         """Thresholds on a key, each with the cut-off that spends the rest of the budget.
@@ -238,12 +185,12 @@ class Solver:
             # A cut-off below the plain time-out's exceeds the budget, so only slower responders matter.
             reach = self._slowest[self.latency_ms[self._slowest] > floor]
             for share in WAIT_SHARES:
-                threshold = _first_kept(keys, sums, allowed * share)
+                threshold = first_kept(keys, sums, allowed * share)
                 if share == 1.0:
                     yield at, threshold, math.inf
                     continue
                 beyond = int(np.searchsorted(-keys, -threshold, side="left"))
                 left = allowed - (float(sums[beyond - 1]) if beyond else 0.0)
                 kept = reach[key[reach] <= threshold]
-                cutoff = _first_kept(self.latency_ms[kept], np.cumsum(self.weight[kept]), left)
+                cutoff = first_kept(self.latency_ms[kept], np.cumsum(self.weight[kept]), left)
                 yield at, threshold, max(floor, cutoff)

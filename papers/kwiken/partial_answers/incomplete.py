@@ -12,12 +12,7 @@ from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import StopRule, apply_rule
-from kwiken.tail.partial.tuning import (
-    tune_fixed_timeout,
-    tune_stop_rule,
-    tune_time_then_fraction,
-    tune_wait_for_fraction,
-)
+from kwiken.tail.partial.tuning import tune_stop_rule
 from papers.figures.rows import (
     FigureRow,
     Findings,
@@ -30,6 +25,11 @@ from papers.figures.rows import (
     row,
 )
 from papers.kwiken.partial_answers.learned_wait import tune_learned_wait
+from papers.kwiken.partial_answers.simple_rules import (
+    tune_fixed_timeout,
+    tune_time_then_fraction,
+    tune_wait_for_fraction,
+)
 from papers.worlds.populations.services import fan_out_queries
 
 RUNS, QUERIES = 20, 1000  # as few queries as the source's own rows suggest

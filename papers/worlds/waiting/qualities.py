@@ -11,7 +11,7 @@ from kwiken.allocator.placement.headroom import SOURCE_CAUTION
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.waiting.quality_classes import QualityClasses, equal_classes, quantile_classes
-from kwiken.allocator.waiting.scores.suitability import SuitableQuality
+from kwiken.allocator.waiting.scores.lines_for_jobs import SuitableQuality
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.arrays import Bools, Floats, Ints

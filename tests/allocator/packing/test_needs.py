@@ -12,10 +12,10 @@ from kwiken.allocator.packing.needs.sensitivity import (
     monotone,
     on_class,
     sensitivity_curve,
-    tolerated_injection,
 )
 from kwiken.base.errors import InputError
 from papers.colocation.architectures import architecture
+from papers.colocation.limits import tolerated_injection
 from papers.colocation.usage_clusters import cluster_usage, elbow
 
 SMALL, LARGE = architecture("Haswell10"), architecture("Broadwell20")

@@ -15,14 +15,16 @@ from kwiken.allocator.provisioning.document import ProvisionStudy, study_provisi
 from kwiken.allocator.provisioning.interruptions import Recording
 from kwiken.allocator.provisioning.load_curve import curve_of
 from kwiken.allocator.provisioning.offers import NodeOffer, Terms, prices_from_toml
-from kwiken.allocator.provisioning.reserving import OverflowPrices, nodes_to_reserve, quantile_nodes
 from kwiken.allocator.provisioning.strategies import (
     HINDSIGHT,
     HINDSIGHT_SPOT,
     Market,
+    OverflowPrices,
     ProvisioningSettings,
     decide,
     market,
+    nodes_to_reserve,
+    quantile_nodes,
 )
 from kwiken.base.arrays import Floats
 from tests.support.models.price_lists import SPOT_OFFER, price_list

@@ -10,7 +10,7 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import Newcomer, admit_all
 from kwiken.allocator.placement.quality import contention_on
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.joint_improvement import improve, put
+from kwiken.allocator.schedulers.default_scheduler import improve, put
 from kwiken.allocator.schedulers.priced_choice import (
     PRICE_RANGE,
     PRICES,

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 from kwiken.base.errors import InputError
 from kwiken.tail.partial.responders import Responders
 from kwiken.tail.partial.stop_rules import apply_rule
-from kwiken.tail.partial.tuning import tune_fixed_timeout
 from papers.kwiken.partial_answers.learned_wait import LearnedWait, _Sums, tune_learned_wait
+from papers.kwiken.partial_answers.simple_rules import tune_fixed_timeout
 from papers.worlds.populations.services import fan_out_queries
 
 

@@ -7,13 +7,14 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.storage.consolidation.document import (
+    DiskCurve,
     datasets_from_toml,
     demand_from_text,
     history_from_csv,
     objects_of,
 )
 from kwiken.storage.consolidation.forecast import DemandForecaster, predict
-from kwiken.storage.consolidation.limits import DiskCurve, published_latency_ms, published_limit
+from papers.bloc.published_curve import published_latency_ms, published_limit
 
 DOCUMENT = """
 [[disks]]

@@ -10,10 +10,10 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.storage.model.document import StorageModel
-from kwiken.storage.model.states import transitions_flat, transitions_of_tree
+from kwiken.storage.model.states import transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.formats import trace_from_text
-from papers.storage_model.validation import sizes_of_tree
+from papers.storage_model.validation import sizes_of_tree, transitions_flat
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 

@@ -13,7 +13,7 @@ from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import by_cost, by_quality, walk
 from kwiken.allocator.sampling.agent import qualities, sampled_kind
 from kwiken.allocator.schedulers.baselines import reservation
-from kwiken.allocator.schedulers.joint_improvement import put
+from kwiken.allocator.schedulers.default_scheduler import put
 from kwiken.allocator.schedulers.paragon import _tolerable
 from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE
 from kwiken.allocator.workloads.sources import SOURCES

@@ -24,12 +24,12 @@ from kwiken.tail.partial.notes import (
     UtilityKeptBack,
 )
 from kwiken.tail.partial.stop_rules import StopRule, apply_rule
-from kwiken.tail.partial.tuning import tune_fixed_timeout
 from kwiken.tail.planning.levers import ReissueSettings, raced_calls, tuned_with_copies
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from kwiken.tail.simulation.stage_replay import stop_times
 from kwiken.tail.simulation.trace_driven import simulate
+from papers.kwiken.partial_answers.simple_rules import tune_fixed_timeout
 from papers.worlds.populations.services import fan_out_queries
 from tests.support.models.notes import of_kind
 

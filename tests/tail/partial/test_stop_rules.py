@@ -13,11 +13,12 @@ from hypothesis.extra.numpy import arrays
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
 from kwiken.tail.partial.responders import Responders
-from kwiken.tail.partial.stop_rules import FixedTimeout, StopRule, WaitForFraction, apply_rule
-from kwiken.tail.partial.tuning import (
+from kwiken.tail.partial.stop_rules import StopRule, apply_rule
+from kwiken.tail.partial.tuning import tune_stop_rule, tune_stop_rules
+from papers.kwiken.partial_answers.simple_rules import (
+    FixedTimeout,
+    WaitForFraction,
     tune_fixed_timeout,
-    tune_stop_rule,
-    tune_stop_rules,
     tune_time_then_fraction,
     tune_wait_for_fraction,
 )

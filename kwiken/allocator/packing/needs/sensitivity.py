@@ -104,17 +104,6 @@ def least_share(shares: Floats, impacts: Floats, tolerance: float = TOLERANCE) -
     return float(min(1.0, shares[first] - part * (shares[first] - shares[first - 1])))
 
 
-def tolerated_injection(injected: Floats, impacts: Floats, tolerance: float = TOLERANCE) -> float:
-    """Score of a bandwidth from injected load: 1 less the largest injected share that is tolerated.
-
-    Args:
-        injected: (n,) injected shares of the bandwidth, rising, from 0.
-        impacts: (n,) relative change of the worst indicator at each.
-        tolerance: largest change that counts as kept, above 0.
-    """
-    return least_share(1.0 - injected[::-1], impacts[::-1], tolerance)
-
-
 @dataclass(frozen=True, eq=False)
 class SensitivityCurve:
     """Impact of a resource on a stage, and its score.

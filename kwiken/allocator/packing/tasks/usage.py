@@ -116,17 +116,6 @@ def filled_cores(series: UsageSeries, use: Use) -> Floats:
     return np.where(np.isnan(series.cores), use.mean[:, None], series.cores)
 
 
-def sampled_percentile(series: Floats, every: int, percentile: float = PERCENTILE) -> float:
-    """Percentile of means over consecutive samples, such as minutes of a series of seconds.
-
-    Args:
-        series: (s,) samples at equal distances.
-        every: number of samples in each mean, 1 or more.
-    """
-    whole = len(series) // every * every
-    return float(nearest_rank(series[:whole].reshape(1, -1, every).mean(axis=2), percentile)[0])
-
-
 def gaps(times_s: Floats) -> int:
     """Number of steps of a series that are over one and a half times the usual one."""
     steps = np.diff(times_s)
