@@ -28,9 +28,9 @@ MIN_GAIN: Final = 1e-6  # relative, of cost
 Choose = Callable[[Sizing, Floats], None]
 
 
-# The first workload takes the best nodes, whatever they are worth to the others. So one or two workloads at a
-# time give their nodes back and choose again, in turn, with nodes made dearer at random. What comes out is kept
-# if it costs less; what runs already stays where it is.
+# The first workload takes the best nodes, whatever they are worth to the others. So one or two workloads at
+# a time give their nodes back and choose again, in turn, with nodes made dearer at random. What comes out
+# is kept if it costs less; what runs already stays where it is.
 def put(sizing: Sizing, choice: Iterable[tuple[int, int]]) -> None:
     """Add replicas where they fit, and trim them if they meet the target.
 

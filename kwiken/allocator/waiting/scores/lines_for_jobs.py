@@ -18,10 +18,10 @@ MET: Final = 0.95  # share of its best performance from which a job's target is 
 WHOLE: Final = 100.0
 
 
-# The published sum of pressures does not say whether a node's platform suits a job, and two jobs of one sum may
-# need different resources. Here both sides are counted on one scale. A job that finds its target on few nodes
-# needs a high quality. A node has the quality of the empty nodes that meet as many targets of past jobs as the
-# node meets now, beside its residents.
+# The published sum of pressures does not say whether a node's platform suits a job, and two jobs of one sum
+# may need different resources. Here both sides are counted on one scale. A job that finds its target on few
+# nodes needs a high quality. A node has the quality of the empty nodes that meet as many targets of past
+# jobs as the node meets now, beside its residents.
 class SuitableQuality:
     """Qualities by what arrived before.
 
