@@ -41,6 +41,7 @@ class Event(StrEnum):
     CONNECTIONS_FULL = "connections_full", "No more connections: out of files or memory."
     GRPC_SERVING = "grpc_serving", "Requests over gRPC are taken at this address."
     CERTIFICATE_READ = "certificate_read", "New connections use the changed certificates."
+    CERTIFICATE_EXPIRES = "certificate_expires", "The certificate in force expires soon, or has expired."
     CERTIFICATE_REFUSED = "certificate_refused", "Changed certificates cannot be used; the old stay."
     TOKEN_READ = "token_read", "The control routes take the changed tokens."
     TOKEN_REFUSED = "token_refused", "The changed token file cannot be used."

@@ -24,11 +24,11 @@ class Authority:
         self._key = folder / f"{name}.key"
         _openssl(
             *("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-days", "2", "-keyout", self._key, "-out", self.file),
+            *("-subj", f"/CN={name}", "-days", "60", "-keyout", self._key, "-out", self.file),
         )
 
     def issue(
-        self, name: str, *, names: str = NAMES, days: int = 1, into: TlsFiles | None = None
+        self, name: str, *, names: str = NAMES, days: int = 30, into: TlsFiles | None = None
     ) -> TlsFiles:
         """Issue a certificate; it and its authority are the files of one side.
 

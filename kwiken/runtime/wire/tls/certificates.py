@@ -8,15 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import ssl
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.wire.tls.files import Stamps, TlsFiles, keep_looking, read_key, read_pem, stamps_of
+from kwiken.runtime.wire.tls.files import (
+    Stamps,
+    TlsFiles,
+    expiry_s,
+    keep_looking,
+    read_key,
+    read_pem,
+    stamps_of,
+)
 
 LOG = logging.getLogger("kwiken.tls")
+DAY_S: Final = 86_400.0
+WARN_DAYS: Final = 14  # before the end of a certificate
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,7 @@ class Certificates:
 
     Args:
         kind: class of the contexts; another than the system's own for sockets of another kind.
+        now: clock of the certificates' ends, seconds since 1970.
 
     Attributes:
         version: number of times that the files were read with success, 1 or more.
@@ -50,13 +64,27 @@ class Certificates:
         InputError: a file cannot be used; names the file.
     """
 
-    def __init__(self, files: TlsFiles, *, kind: type[ssl.SSLContext] = ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        files: TlsFiles,
+        *,
+        kind: type[ssl.SSLContext] = ssl.SSLContext,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.files = files
         self.version = 1
         self._kind = kind
         self._seen = stamps_of(files.paths)
         self._in_force = _made(files, b"", kind)
         self._tried = self._seen
+        self._now = now
+        self._warned_days: float = WARN_DAYS
+        self._warn()
+
+    @property
+    def days_left(self) -> float:
+        """Days until the certificate in force expires; below 0 if it has expired."""
+        return (expiry_s(self._in_force.certificate) - self._now()) / DAY_S
 
     @property
     def name(self) -> str | None:
@@ -89,6 +117,7 @@ class Certificates:
 
     def refresh(self) -> bool:
         """Look at the files, and read them if they have changed; returns whether others are in force now."""
+        self._warn()
         seen = stamps_of(self.files.paths)
         if seen in {self._seen, self._tried}:
             return False
@@ -96,17 +125,33 @@ class Certificates:
             fresh = _made(self.files, self._in_force.certificate, self._kind)
         except InputError as error:
             return self._keep(seen, str(error))
+        if expiry_s(fresh.certificate) <= self._now() and self.days_left > 0:
+            return self._keep(seen, f"{self.files.certificate}: has expired, and the one in force has not")
         if stamps_of(self.files.paths) != seen:
             return False  # they are being written: the next look decides
         self._in_force = fresh
         self._seen = self._tried = seen
         self.version += 1
+        self._warned_days = WARN_DAYS
         LOG.warning(
             "new connections use the certificate that %s holds now",
             self.files.certificate,
             extra=about(Event.CERTIFICATE_READ),
         )
         return True
+
+    def _warn(self) -> None:
+        """Warn of the end of the certificate in force, once a day in its last days."""
+        days = math.floor(self.days_left)
+        if days >= self._warned_days:
+            return
+        self._warned_days = days
+        LOG.warning(
+            "the certificate %s %s",
+            self.files.certificate,
+            "has expired" if days < 0 else f"expires in {days} to {days + 1} days",
+            extra=about(Event.CERTIFICATE_EXPIRES),
+        )
 
     def _keep(self, seen: Stamps, reason: str) -> bool:
         self._tried = seen

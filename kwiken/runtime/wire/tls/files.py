@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -13,6 +15,10 @@ from kwiken.base.machine.files import read_file
 
 MAX_FILE: Final = 1 << 20  # bytes of a file of certificates or of a key
 LOOK_S: Final = 2.0  # interval of looks at the files
+VERSION_TAG: Final = 0xA0
+UTC_TIME_TAG: Final = 0x17
+LONG_LENGTH: Final = 0x80
+_BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 Stamps = tuple[tuple[int, int, int] | None, ...]
 
@@ -78,6 +84,30 @@ def read_pem(path: str) -> bytes:
     if b"-----BEGIN " not in text or not text.isascii():
         raise InputError("is not PEM: it must hold -----BEGIN ... and be ASCII", where=path)
     return text
+
+
+def expiry_s(certificate: bytes) -> float:
+    """Moment at which the first certificate of a PEM expires (RFC 5280, section 4.1), seconds since 1970."""
+    text = certificate[certificate.index(_BEGIN) : certificate.index(_END) + len(_END)].decode("ascii")
+    der = ssl.PEM_cert_to_DER_cert(text)
+    _, at, _ = _element(der, _element(der, 0)[1])  # into the certificate, and into what is signed
+    if der[at] == VERSION_TAG:
+        at = _element(der, at)[2]
+    for _ in ("serial number", "signature", "issuer"):
+        at = _element(der, at)[2]
+    not_before = _element(der, at)[1]
+    tag, start, end = _element(der, _element(der, not_before)[2])
+    form = "%y%m%d%H%M%SZ" if tag == UTC_TIME_TAG else "%Y%m%d%H%M%SZ"
+    return datetime.strptime(der[start:end].decode("ascii"), form).replace(tzinfo=UTC).timestamp()
+
+
+def _element(der: bytes, at: int) -> tuple[int, int, int]:
+    """Tag of an element of DER, and where its content begins and ends."""
+    length, start = der[at + 1], at + 2
+    if length & LONG_LENGTH:
+        start += length & ~LONG_LENGTH
+        length = int.from_bytes(der[at + 2 : start], "big")
+    return der[at], start, start + length
 
 
 def read_key(path: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,40 @@ def test_files_are_followed_and_broken_ones_logged_once(
 
     Path(files.certificate).write_bytes(good)
     assert certificates.refresh(), "what works again is taken, though it is the one before"
+
+
+def test_an_expired_certificate_does_not_replace_a_valid_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue("server", days=100)
+    certificates = Certificates(files)
+    assert 99.9 < certificates.days_left <= 100
+    pem = certificates.pem
+    authority.issue("server", days=-1, into=files)
+    assert not certificates.refresh()
+    assert certificates.pem == pem
+    assert "has expired, and the one in force has not" in caplog.text
+    authority.issue("server", days=50, into=files)
+    assert certificates.refresh()
+    assert 49.9 < certificates.days_left <= 50
+    assert "expires in" not in caplog.text
+
+
+@pytest.mark.parametrize("days", [20, 20_000])  # the later one states its end in another form
+def test_the_end_of_a_certificate_is_announced_once_a_day(
+    days: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    moment = time.time()
+    certificates = Certificates(Authority(tmp_path).issue("server", days=days), now=lambda: moment)
+    started = moment
+    for hour in range((days - 16) * 24, (days + 2) * 24):
+        moment = started + 3600 * hour
+        certificates.refresh()
+    assert len(caplog.messages) == 16
+    assert caplog.messages[0].endswith("expires in 13 to 14 days")
+    assert caplog.messages[13].endswith("expires in 0 to 1 days")
+    assert all(line.endswith("has expired") for line in caplog.messages[14:])
 
 
 def test_clients_name_their_files_by_variables(tmp_path: Path) -> None:
