@@ -102,7 +102,7 @@ def test_a_run_checks_everything_and_names_a_port_in_use() -> None:
 
 
 def test_a_checkup_needs_no_extra() -> None:
-    code = "import sys, kwiken.apps.doctor.checkup, kwiken.cli.project.doctor; print(*sys.modules)"
+    code = "import sys, kwiken.apps.doctor.checkup, kwiken.cli.study.doctor; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60
     )

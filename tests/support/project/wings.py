@@ -197,7 +197,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.study",
         "kwiken.cli.planning",
         "kwiken.cli.live",
-        "kwiken.cli.project",
         "kwiken.cli.placing",
         "kwiken.cli.data.traffic",
         "kwiken.cli.allocate.pictures",

@@ -1,1 +1,0 @@
-"""Verbs for a builder's first project."""
