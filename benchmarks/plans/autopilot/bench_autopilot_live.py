@@ -110,15 +110,14 @@ async def _day(
             urls.append(url)
         await asyncio.sleep(max(0.0, start_s - time.time()))
         client = Gateways(urls, lambda: TOKEN)
-        async with client:
-            changing = [
-                asyncio.create_task(_follow(client, url, plans[way], start_s, day_s))
-                for way, url in zip(ways, urls, strict=True)
-                if way in plans
-            ]
-            loads = await asyncio.gather(*(_load(url, day_s, number) for number, url in enumerate(urls)))
-            await asyncio.gather(*changing)
-            statuses = [await _asked(client.clients[url].status) for url in urls]
+        changing = [
+            asyncio.create_task(_follow(client, url, plans[way], start_s, day_s))
+            for way, url in zip(ways, urls, strict=True)
+            if way in plans
+        ]
+        loads = await asyncio.gather(*(_load(url, day_s, number) for number, url in enumerate(urls)))
+        await asyncio.gather(*changing)
+        statuses = [await _asked(client.clients[url].status) for url in urls]
         return {
             way: {"load": load, "status": status}
             for way, load, status in zip(ways, loads, statuses, strict=True)

@@ -131,12 +131,11 @@ def _gateways(
 
 async def _let(gateways: Gateways, *, go_on: bool) -> None:
     failed: list[str] = []
-    async with gateways:
-        for client in gateways.clients.values():
-            try:
-                await client.let_autopilot(go_on=go_on)
-            except InputError as error:
-                failed.append(str(error))
+    for client in gateways.clients.values():
+        try:
+            await client.let_autopilot(go_on=go_on)
+        except InputError as error:
+            failed.append(str(error))
     if failed:  # the others were told
         raise InputError("; ".join(failed))
 
@@ -164,23 +163,22 @@ async def _steer(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with gateways:
-        name = await _service_at(gateways, stop)
-        if name is None:
-            return
-        if service is not None and name != service_name(service):
-            raise InputError(f"serves {name!r}, not {service!r}", where=gateways.urls[0])
-        holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        settings = SteeringSettings(service=name, traces=traces, state=state, budget=budget, holder=holder)
-        spans = DecisionSpans(name, folder) if folder is not None else None
-        steering = Steering(settings, gateways, say=lambda line: note(f"{name}: {line}"), spans=spans)
-        tasks = [asyncio.create_task(steering.run()), asyncio.create_task(stop.wait())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel_and_wait(tasks)
-            if spans is not None:
-                await asyncio.to_thread(spans.close)
+    name = await _service_at(gateways, stop)
+    if name is None:
+        return
+    if service is not None and name != service_name(service):
+        raise InputError(f"serves {name!r}, not {service!r}", where=gateways.urls[0])
+    holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    settings = SteeringSettings(service=name, traces=traces, state=state, budget=budget, holder=holder)
+    spans = DecisionSpans(name, folder) if folder is not None else None
+    steering = Steering(settings, gateways, say=lambda line: note(f"{name}: {line}"), spans=spans)
+    tasks = [asyncio.create_task(steering.run()), asyncio.create_task(stop.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_and_wait(tasks)
+        if spans is not None:
+            await asyncio.to_thread(spans.close)
 
 
 async def _service_at(gateways: Gateways, stop: asyncio.Event) -> str | None:

@@ -141,7 +141,7 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
         adaptation, assignment = placed.adaptation, placed.assignment
         assert adaptation is not None
         assert assignment is not None
-        client = await stack.enter_async_context(ControlClient(url, token))
+        client = ControlClient(url, token)
         nodes = KubernetesNodes()
         cluster = PodReplicas(service, api, client, nodes, name=name, components=own)
         stage_of = {name: one.stage for name, one in assignment.workloads.items()}

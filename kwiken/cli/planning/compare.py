@@ -68,8 +68,8 @@ async def _compare(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, halt, number)
-    async with ControlClient(url, token) as client:
-        result = await run_comparison(client, plan, longest_s=seconds, seed=seed, stop=stop, say=note)
+    client = ControlClient(url, token)
+    result = await run_comparison(client, plan, longest_s=seconds, seed=seed, stop=stop, say=note)
     return result, caught[0]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
@@ -106,6 +107,8 @@ class Cluster:
         self._state_path = state
         self._folder: StateFolder | None = None
         self._clients: list[ControlClient] = []
+        self._session: aiohttp.ClientSession | None = None  # for checks of processes
+        self._tls: Callable[[], ssl.SSLContext] | None = None
         self._sockets: GatewaySockets | None = None
         self._plan: Plan | None = None
         self._ready = False
@@ -165,9 +168,11 @@ class Cluster:
         try:
             self._listen()
             folder.begin(self._state())
-            own_tls = self._own_tls()
+            self._tls = self._own_tls()
+            # Processes that hang must not delay the checks of others.
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
             self._clients = [
-                ControlClient(self._listening.url_of(number), folder.token, tls=own_tls)
+                ControlClient(self._listening.url_of(number), folder.token, tls=self._tls)
                 for number in range(self._settings.gateways)
             ]
             await self._processes.start_all()
@@ -304,8 +309,10 @@ class Cluster:
 
     async def _check(self, url: str, within_s: float) -> Liveness:
         """Check whether a process of the cluster is alive."""
-        client = self._asked[0]
-        return await check_liveness(client.session, url, within_s, tls=client.context)
+        assert self._session is not None, "use the cluster as an asynchronous context manager"
+        return await check_liveness(
+            self._session, url, within_s, tls=self._tls() if self._tls is not None else True
+        )
 
     def _limited(self, slot: Slot) -> str:
         """Name of a slot's process among the limits, which several clusters may share."""
@@ -457,8 +464,8 @@ class Cluster:
         try:
             await self._processes.stop_all(grace_s)
         finally:
-            for client in self._clients:
-                await client.close()
+            if self._session is not None:
+                await self._session.close()
             if self._folder is not None:
                 self._folder.close()
                 self._folder = None

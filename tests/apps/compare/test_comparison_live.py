@@ -104,7 +104,8 @@ def begin(client: ControlClient) -> Begin:
 
 @pytest.mark.parametrize("before", [None, BEFORE])
 async def test_the_plan_of_before_is_in_force_again(before: Plan | None) -> None:
-    async with shop_under_load() as url, ControlClient(url, TOKEN) as client:
+    async with shop_under_load() as url:
+        client = ControlClient(url, TOKEN)
         if before is not None:
             await client.put_plan(before)
         author = (await client.status())["author"]
@@ -125,7 +126,8 @@ async def test_the_plan_of_before_is_in_force_again(before: Plan | None) -> None
 
 
 async def test_a_comparison_that_is_cancelled_puts_the_plan_back_too() -> None:
-    async with shop_under_load() as url, ControlClient(url, TOKEN) as client:
+    async with shop_under_load() as url:
+        client = ControlClient(url, TOKEN)
         await client.put_plan(BEFORE)
         comparing = asyncio.ensure_future(begin(client)(asyncio.Event()))
         await until_tried(client)
@@ -136,7 +138,8 @@ async def test_a_comparison_that_is_cancelled_puts_the_plan_back_too() -> None:
 
 
 async def test_what_a_person_puts_in_force_meanwhile_stays_and_ends_the_comparison() -> None:
-    async with shop_under_load() as url, ControlClient(url, TOKEN) as client:
+    async with shop_under_load() as url:
+        client = ControlClient(url, TOKEN)
         comparing = asyncio.ensure_future(begin(client)(asyncio.Event()))
         await until_tried(client)
         await client.put_plan(BEFORE)
@@ -146,7 +149,8 @@ async def test_what_a_person_puts_in_force_meanwhile_stays_and_ends_the_comparis
 
 
 async def test_other_services_and_plans_that_do_not_fit_are_refused() -> None:
-    async with shop_under_load() as url, ControlClient(url, TOKEN) as client:
+    async with shop_under_load() as url:
+        client = ControlClient(url, TOKEN)
         await client.put_plan(BEFORE)
         stop = asyncio.Event()
 
@@ -169,7 +173,8 @@ async def test_other_services_and_plans_that_do_not_fit_are_refused() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 async def test_after_a_signal_the_plan_of_before_is_in_force_again(number: int, tmp_path: Path) -> None:
     (tmp_path / "plan.json").write_text(TRIED.to_json())
-    async with shop_under_load() as url, ControlClient(url, TOKEN) as client:
+    async with shop_under_load() as url:
+        client = ControlClient(url, TOKEN)
         await client.put_plan(BEFORE)
         command = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "kwiken", "compare", url, str(tmp_path / "plan.json"), "--json"),

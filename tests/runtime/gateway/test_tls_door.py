@@ -160,17 +160,14 @@ async def test_siblings_and_control_clients_speak_tls(
 
         for name, value in client_variables(files).items():
             monkeypatch.setenv(name, value)
-        async with ControlClient(found[0].url, TOKEN) as client:
-            assert (await client.status(alone=True))["service"] == "echo"
-        async with Gateways([found[0].url, found[2].url], lambda: TOKEN) as steered:
-            statuses = await steered.ask()
-            assert list(statuses.figures) == [found[0].url]
-            assert "certificate" in statuses.silent[found[2].url]
+        assert (await ControlClient(found[0].url, TOKEN).status(alone=True))["service"] == "echo"
+        statuses = await Gateways([found[0].url, found[2].url], lambda: TOKEN).ask()
+        assert list(statuses.figures) == [found[0].url]
+        assert "certificate" in statuses.silent[found[2].url]
         monkeypatch.delenv("KWIKEN_TLS_CERT")
         monkeypatch.delenv("KWIKEN_TLS_KEY")
-        async with ControlClient(found[0].url, TOKEN) as client:
-            with pytest.raises(NoAnswerError, match=r"certificate verify failed.*; set KWIKEN_TLS_CA"):
-                await client.status()
+        with pytest.raises(NoAnswerError, match=r"certificate verify failed.*; set KWIKEN_TLS_CA"):
+            await ControlClient(found[0].url, TOKEN).status()
 
 
 async def test_other_tokens_are_taken_while_running(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -38,8 +38,7 @@ def ask(url: str, token: str, request: Callable[[ControlClient], Awaitable[T]]) 
     from kwiken.runtime.gateway.control.client import ControlClient
 
     async def asked() -> T:
-        async with ControlClient(url, token) as client:
-            return await request(client)
+        return await request(ControlClient(url, token))
 
     return asyncio.run(asked())
 

@@ -6,24 +6,28 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
+from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Plan
 from kwiken.runtime.engine.status_document import Status
 from kwiken.runtime.gateway.control.failed_connections import explained
-from kwiken.runtime.gateway.control.siblings import whole_body
 from kwiken.runtime.gateway.control.steering import AutopilotNote, SteeredSetting
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import (
+    HttpConnection,
+    HttpReply,
+    NoConnectionError,
+    UnreadReplyError,
+)
 from kwiken.runtime.wire.tls.clients import ClientTls
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Replica
 
-SILENCE_S: Final = 5.0  # longest wait for a connection, and for the next bytes of an answer
-WHOLE_ANSWER_S: Final = 15.0  # longest time of a whole request
+REQUEST_S: Final = 5.0  # longest time of a whole request
 MAX_ANSWER: Final = 64 << 20  # bytes
 OK: Final = 200
 READY_S: Final = 30.0  # for a gateway to become ready
@@ -36,7 +40,7 @@ class NoAnswerError(InputError):
 
 
 class ControlClient:
-    """Client of one gateway; use it in a running event loop, and close it.
+    """Client of one gateway, for use in a running event loop.
 
     Every request raises `NoAnswerError` if there is no answer of a gateway, with what failed and what to set,
     and InputError with the gateway's reason if the gateway refuses.
@@ -54,42 +58,18 @@ class ControlClient:
     def __init__(
         self, url: str, token: str | Callable[[], str], *, tls: Callable[[], ssl.SSLContext] | None = None
     ) -> None:
-        if not url.startswith(("http://", "https://")):
+        parts = urlsplit(url)
+        try:
+            self._port = parts.port or (443 if parts.scheme == "https" else 80)
+        except ValueError:
+            self._port = 0
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not self._port:
             raise InputError("is not an http or https address", where=url)
         self.url = url.rstrip("/")
+        self._host, self._path = parts.hostname, parts.path.rstrip("/")
+        self._name = parts.netloc.rpartition("@")[2]
         self._token = token
-        self._tls = tls or (ClientTls().context if url.startswith("https:") else None)
-        self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> Self:
-        """Do nothing yet: the first request opens a connection."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close all connections."""
-        await self.close()
-
-    async def close(self) -> None:
-        """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """Connections to this gateway, and to other processes whose liveness is checked."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(WHOLE_ANSWER_S, sock_connect=SILENCE_S, sock_read=SILENCE_S),
-                connector=aiohttp.TCPConnector(limit=0),  # a process that hangs must not delay others
-            )
-        return self._session
-
-    @property
-    def context(self) -> ssl.SSLContext | bool:
-        """Context of the next connection over TLS; True for the system's."""
-        return self._tls() if self._tls is not None else True
+        self._tls = tls or (ClientTls().context if parts.scheme == "https" else None)
 
     async def status(self, *, alone: bool = False) -> Status:
         """Figures of all gateways of the service together.
@@ -165,24 +145,24 @@ class ControlClient:
     ) -> bytes:
         """Body of the answer to a request; `body` is sent as JSON."""
         token = self._token if isinstance(self._token, str) else self._token()
+        if not token.isprintable():
+            raise InputError("the token must be one line", where=self.url)
+        data = msgspec.json.encode(body) if body is not msgspec.UNSET else b""
+        named = {"host": self._name, "authorization": f"Bearer {token}", "content-type": wire.JSON, **headers}
+        named |= {"accept-encoding": "identity", "connection": "close", "content-length": str(len(data))}
+        head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
         try:
-            async with self.session.request(
-                method,
-                self.url + path,
-                data=msgspec.json.encode(body) if body is not msgspec.UNSET else None,
-                headers={"Authorization": f"Bearer {token}", "Content-Type": wire.JSON, **headers},
-                allow_redirects=False,
-                ssl=self.context,
-            ) as answer:
-                text = await whole_body(answer, MAX_ANSWER)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+            request = f"{method} {self._path}{path} HTTP/1.1\r\n{head}\r\n".encode("ascii") + data
+            async with asyncio.timeout(REQUEST_S):
+                answer = await self._exchange(request)
+        except (OSError, ValueError, BrokenReplyError, NoConnectionError, UnreadReplyError) as error:
             raise NoAnswerError(
                 f"the gateway does not answer: {explained(self.url, error)}", where=self.url
             ) from error
         if answer.status == OK:
-            return text
+            return answer.body
         try:
-            reason = msgspec.json.decode(text, type=dict[str, str])["error"]
+            reason = msgspec.json.decode(answer.body, type=dict[str, str])["error"]
         except (msgspec.MsgspecError, ValueError, RecursionError, KeyError):
             raise NoAnswerError(
                 f"answered {answer.status} in a form that no gateway has; is the address right?",
@@ -190,3 +170,19 @@ class ControlClient:
             ) from None
         wrong = "; is the token right? Set KWIKEN_TOKEN, or give --token-file"
         raise InputError(reason + wrong * (answer.status == UNAUTHORISED), where=self.url)
+
+    async def _exchange(self, request: bytes) -> HttpReply:
+        """Answer to a request, on a connection of its own: requests are rare."""
+        loop = asyncio.get_running_loop()
+        tls = self._tls() if self._tls is not None else None
+        _, connection = await loop.create_connection(
+            lambda: HttpConnection(loop, MAX_ANSWER),
+            self._host,
+            self._port,
+            ssl=tls,
+            server_hostname=self._host if tls is not None else None,
+        )
+        try:
+            return await connection.exchange(request)
+        finally:
+            connection.cut()

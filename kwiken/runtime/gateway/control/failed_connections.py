@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Final
 
-import aiohttp
-
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
 from kwiken.runtime.wire.tls.clients import AUTHORITIES, CERTIFICATE, KEY
 
 OTHER_NAME: Final = "call the gateway by a name that its certificate holds"
@@ -28,9 +28,9 @@ def explained(url: str, error: Exception, *, cure: bool = True) -> str:
         error: error of the request.
         cure: whether to add what a user of the command can set.
     """
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    cause: Exception = getattr(error, "os_error", error)  # the cause within an error of aiohttp
     match cause:
-        case OSError() if isinstance(error, aiohttp.ClientConnectorDNSError):  # 1. the name
+        case socket.gaierror():  # 1. the name
             what, how = f"its host name is not known here ({cause.strerror})", "is the address right?"
         case ConnectionRefusedError():  # 2. no server
             what, how = "the connection was refused", "is the gateway up, and is the port right?"
@@ -43,8 +43,8 @@ def explained(url: str, error: Exception, *, cure: bool = True) -> str:
             what, how = f"the gateway does not speak TLS ({cause.reason})", "give an http address"
         case TimeoutError():  # 6. silence
             what, how = "no answer in time", "does the gateway run, and can it be reached from here?"
-        case aiohttp.ServerDisconnectedError() | ConnectionError():  # 7. hung up
-            what = "the gateway closed the connection"
+        case BrokenReplyError() | ConnectionError():  # 7. hung up, or no HTTP
+            what = str(cause)
             how = SHOW if url.startswith("https:") else "if it speaks TLS, give an https address"
         case _:  # 8. any other
             what, how = str(error) or type(error).__name__, ""

@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.runtime.engine.status_document import Status
@@ -73,7 +71,7 @@ class Answers:
 
 
 class Gateways:
-    """Gateways of one service; an asynchronous context manager.
+    """Gateways of one service.
 
     Args:
         urls: address of each gateway, one or more.
@@ -92,17 +90,6 @@ class Gateways:
     def urls(self) -> tuple[str, ...]:
         """Address of each gateway."""
         return tuple(self.clients)
-
-    async def __aenter__(self) -> Self:
-        """Do nothing yet: the first request opens a connection."""
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close all connections."""
-        for client in self.clients.values():
-            await client.close()
 
     async def ask(self) -> Answers:
         """Ask every gateway for its status."""

@@ -114,9 +114,9 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
     traces = tmp_path / "traces"
     async with (
         fronts(shop, traces) as (gateway,),
-        Gateways([gateway.url], lambda: TOKEN) as gateways,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as person,
     ):
+        gateways = Gateways([gateway.url], lambda: TOKEN)
         spans = DecisionSpans(shop.name, traces)
         steering = steering_of(gateways, shop, tmp_path, said, spans=spans)
         await load(gateway.url, 1600)
@@ -164,24 +164,24 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
 async def test_a_second_process_waits_and_a_gateway_that_is_away_changes_nothing(tmp_path: Path) -> None:
     said: list[str] = []
     async with fronts(echo, tmp_path / "traces") as (gateway,):
-        async with Gateways([gateway.url, "http://127.0.0.1:9"], lambda: TOKEN) as gateways:
-            first = steering_of(gateways, echo, tmp_path, said, holder="first")
-            second = steering_of(gateways, echo, tmp_path, said, holder="second")
-            await first.step()
-            await second.step()
-            assert said[-1] == "first leads, and this process waits for its place"
-            sentence = (await status(gateway))["autopilot"]["sentence"]
-            assert "no plan is tried while http://127.0.0.1:9 does not answer" in sentence
-        async with Gateways(["http://127.0.0.1:9"], lambda: TOKEN) as nowhere:
-            alone = steering_of(nowhere, echo, tmp_path / "other", said)
-            await alone.step()  # nothing answers, and nothing fails
+        gateways = Gateways([gateway.url, "http://127.0.0.1:9"], lambda: TOKEN)
+        first = steering_of(gateways, echo, tmp_path, said, holder="first")
+        second = steering_of(gateways, echo, tmp_path, said, holder="second")
+        await first.step()
+        await second.step()
+        assert said[-1] == "first leads, and this process waits for its place"
+        sentence = (await status(gateway))["autopilot"]["sentence"]
+        assert "no plan is tried while http://127.0.0.1:9 does not answer" in sentence
+        nowhere = Gateways(["http://127.0.0.1:9"], lambda: TOKEN)
+        alone = steering_of(nowhere, echo, tmp_path / "other", said)
+        await alone.step()  # nothing answers, and nothing fails
 
 
 async def test_traces_that_cannot_be_read_leave_everything_as_it_is(tmp_path: Path) -> None:
     async with (
         fronts(echo, tmp_path / "elsewhere") as (gateway,),
-        Gateways([gateway.url], lambda: TOKEN) as gateways,
     ):
+        gateways = Gateways([gateway.url], lambda: TOKEN)
         steering = steering_of(gateways, echo, tmp_path, [])
         why = "no plan can be made"
         await stepped(steering, gateway, lambda shown: why in str(shown["autopilot"]))
@@ -193,8 +193,8 @@ async def test_a_folder_that_cannot_be_written_makes_nothing_happen(tmp_path: Pa
     (tmp_path / "state").write_text("a file in place of the folder")
     async with (
         fronts(echo, tmp_path / "traces") as (gateway,),
-        Gateways([gateway.url], lambda: TOKEN) as gateways,
     ):
+        gateways = Gateways([gateway.url], lambda: TOKEN)
         steering = steering_of(gateways, echo, tmp_path, said)
         await steering.step()
         await steering.step()
@@ -207,8 +207,8 @@ async def test_a_leader_that_cannot_write_its_lease_still_watches_and_tries_noth
     said: list[str] = []
     async with (
         fronts(echo, tmp_path / "traces") as (gateway,),
-        Gateways([gateway.url], lambda: TOKEN) as gateways,
     ):
+        gateways = Gateways([gateway.url], lambda: TOKEN)
         steering = steering_of(gateways, echo, tmp_path, said)
         await steering.step()
         before = (await status(gateway))["autopilot"]["at_s"]
@@ -228,8 +228,8 @@ async def test_what_keeps_the_loop_from_its_work_is_said_once(tmp_path: Path) ->
     said: list[str] = []
     async with (
         fronts(echo, tmp_path / "traces") as (gateway,),
-        Gateways([gateway.url], lambda: TOKEN) as gateways,
     ):
+        gateways = Gateways([gateway.url], lambda: TOKEN)
         other = steering_of(gateways, shop, tmp_path, said)  # steers another service than this gateway's
         for _ in range(3):
             await other.step()
