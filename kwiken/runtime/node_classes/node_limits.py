@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from kwiken.base.errors import InputError, KwikenError
+from kwiken.base.errors import InputError
 from kwiken.runtime.base.process_id import family, processor_time_s
 from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.control_groups import ControlGroups
@@ -237,20 +237,6 @@ class NodeLimits:
         await self._opened.remove(_node_key(node))
         for process in processes:
             await process.wait()
-
-
-def available_method(*, root: Path = ROOT) -> LimitMethod | None:
-    """Best method that works here, for messages; None if processes cannot be limited.
-
-    Args:
-        root: root of the file system with /proc and /sys.
-    """
-    try:
-        method, limiter = _chosen(None, root)
-    except KwikenError:
-        return None
-    asyncio.run(limiter.close())
-    return method
 
 
 def _chosen(wanted: LimitMethod | None, root: Path) -> tuple[LimitMethod, _Limiter]:

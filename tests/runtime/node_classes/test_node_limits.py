@@ -18,7 +18,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine.control_groups import group_folders
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.node_classes.limit import Limit
-from kwiken.runtime.node_classes.node_limits import LimitMethod, NodeLimits, available_method
+from kwiken.runtime.node_classes.node_limits import LimitMethod, NodeLimits
 from tests.support.runtime.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
@@ -249,7 +249,6 @@ def test_limits_out_of_range_are_refused(change: dict[str, object], message: str
 async def test_without_the_right_to_make_groups_processes_are_paused(tmp_path: Path) -> None:
     async with NodeLimits(root=tmp_path) as limits:  # no /sys/fs/cgroup there
         assert limits.method is LimitMethod.SIGNALS
-    assert await asyncio.to_thread(available_method, root=tmp_path) is LimitMethod.SIGNALS
     with pytest.raises(InputError, match="cannot limit processes here by control groups, version 2"):
         async with NodeLimits(LimitMethod.CONTROL_GROUPS_2, root=tmp_path):
             pass

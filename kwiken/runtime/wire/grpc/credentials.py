@@ -30,17 +30,6 @@ def server_credentials(certificates: Certificates) -> Any:
     )
 
 
-def client_credentials(certificates: Certificates) -> tuple[Any, tuple[tuple[str, str], ...]]:
-    """Credentials of a channel, with its options for the name that the server's certificate must hold.
-
-    A channel keeps them for all its connections, so another certificate needs another channel.
-    """
-    certificate, key, authorities = certificates.pem
-    name = certificates.files.name
-    options = (("grpc.ssl_target_name_override", name),) if name is not None else ()
-    return grpc.ssl_channel_credentials(authorities, key, certificate), options
-
-
 def _configuration(certificates: Certificates) -> Any:
     certificate, key, authorities = certificates.pem
     return grpc.ssl_server_certificate_configuration(((key, certificate),), root_certificates=authorities)
