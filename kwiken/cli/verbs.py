@@ -66,7 +66,9 @@ GROUPS: Final = {
         "provision": Verb(
             "allocate", "Decide what to reserve, what to rent by the hour or on spot, and what to keep idle."
         ),
-        "pack": Verb("packing", "Say what to move so that fewer nodes are needed, by what tasks use."),
+        "pack": Verb(
+            "allocate.packing", "Say what to move so that fewer nodes are needed, by what tasks use."
+        ),
         "upkeep": Verb(
             "placing", "Keep the targets of a service in Kubernetes: scales, sizes and nodes of its stages."
         ),

@@ -37,7 +37,7 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
         "cli/allocate/provision.py",
     ),
     "LSH": ("allocator/contention/error_intervals.py",),
-    "colocation": ("allocator/packing", "cli/packing"),
+    "colocation": ("allocator/packing", "cli/allocate/packing"),
     "MRCute": (
         "batch/jobs",
         "cli/batch",

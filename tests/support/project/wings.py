@@ -201,8 +201,8 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.cli.data.traffic",
         "kwiken.cli.allocate.pictures",
         "kwiken.cli.allocate.probing",
+        "kwiken.cli.allocate.packing",
         "kwiken.cli.allocate",
-        "kwiken.cli.packing",
         "kwiken.cli.data",
         "kwiken.cli.data.storage",
         "kwiken.cli.batch.inputs",
@@ -298,7 +298,7 @@ SECOND_HALF: tuple[str, ...] = (
     *("kwiken.export.lines", "kwiken.export.racks"),
     *("kwiken.apps.demo_place", "kwiken.apps.demo_batch", "kwiken.apps.batch_run"),
     *("kwiken.cli.placing", "kwiken.cli.allocate", "kwiken.cli.batch", "kwiken.cli.data"),
-    *("kwiken.cli.packing", "kwiken.cli.queue"),
+    "kwiken.cli.queue",
 )
 
 

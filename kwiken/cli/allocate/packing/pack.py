@@ -100,7 +100,7 @@ def command(
         require("pack --picture", "report")
     text = read_text(cluster, MAX_CLUSTER_FILE)
     from kwiken.allocator.packing.repacking import RepackSettings, repack
-    from kwiken.cli.packing.pack_report import note_findings, show, summary
+    from kwiken.cli.allocate.packing.pack_report import note_findings, show, summary
 
     packed, listed = _cluster(text, cluster)
     if to is not None and listed is None:
@@ -114,7 +114,7 @@ def command(
         found = repack(packed, None if table is None else table.series, settings)
     judged = None if later is None else found.judged(later.series)
     if picture is not None:
-        from kwiken.cli.packing.pack_picture import draw_frontier  # needs the libraries of reports
+        from kwiken.cli.allocate.packing.pack_picture import draw_frontier  # needs the libraries of reports
 
         write_text(picture, draw_frontier(found.states, found.chosen))
         note_written(picture)
@@ -175,7 +175,7 @@ def _written(found: Repacking, judged: tuple[float, float] | None, listed: Kuber
         return kubernetes_commands(listed, found)
     import msgspec
 
-    from kwiken.cli.packing.pack_report import summary
+    from kwiken.cli.allocate.packing.pack_report import summary
 
     encoded = msgspec.json.format(msgspec.json.encode(summary(found, judged)), indent=1)
     return printable_json(encoded.decode()) + "\n"
