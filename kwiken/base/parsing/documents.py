@@ -57,7 +57,9 @@ class JsonDocument(StrictStruct, frozen=True, kw_only=True):
         raw = parse_json(text, where=where, max_bytes=told.max_bytes)
         if told.marks and not (isinstance(raw, dict) and raw.keys() >= {*told.marks}):
             raise InputError(told.absent, where=where)
-        if isinstance(raw, dict):
+        if isinstance(raw, dict) and (
+            told.marks or "version" in raw
+        ):  # else it is missing, which is said below
             check_version(raw.get("version"), told.version, where=where)
         found = convert(raw, cls, where=where)
         found.check(where)
