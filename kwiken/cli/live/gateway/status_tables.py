@@ -63,10 +63,10 @@ def where_in_force(status: Mapping[str, Any]) -> list[str]:
     """
     lines = status.get("gateways") or []
     silent = [f"no answer from gateway {each}" for each in status.get("gateways_silent") or ()]
-    if len({line["plan"] for line in lines}) < 2:  # noqa: PLR2004 - they agree
+    if len({line.get("plan") for line in lines}) < 2:  # noqa: PLR2004 - they agree
         return silent
     return [
-        f"gateway {line['gateway'] or '-'} has plan {line['plan'] or 'none'}, revision {line.get('revision')}"
+        f"gateway {line['gateway'] or '-'} has plan {line.get('plan') or 'none'}, revision {line.get('revision')}"
         f" by {line.get('by') or 'its start'}"
         for line in lines
     ] + silent
