@@ -66,8 +66,8 @@ def where_in_force(status: Mapping[str, Any]) -> list[str]:
     if len({line.get("plan") for line in lines}) < 2:  # noqa: PLR2004 - they agree
         return silent
     return [
-        f"gateway {line['gateway'] or '-'} has plan {line.get('plan') or 'none'}, revision {line.get('revision')}"
-        f" by {line.get('by') or 'its start'}"
+        f"gateway {line['gateway'] or '-'} has plan {line.get('plan') or 'none'}, "
+        f"revision {line.get('revision')} by {line.get('by') or 'its start'}"
         for line in lines
     ] + silent
 
