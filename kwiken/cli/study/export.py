@@ -99,9 +99,9 @@ def command(
     if template is not None:
         _write_template(template, missing_calls(learned, known, program))
         return
+    exported = export_plan(learned, to=program, targets=known, where=source)
     for words in plan_doubts(learned):
         note(f"doubt: {words}")
-    exported = export_plan(learned, to=program, targets=known, where=source)
     write_text(out, exported.text)
     # On stdout the text itself states the notes, as remarks.
     stated = " ".join(exported.text.replace("\n#", " ").split()) if out == "-" else ""

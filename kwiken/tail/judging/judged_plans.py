@@ -38,8 +38,9 @@ def rivals(plan: Plan, earlier: Profile, later: Profile, *, spent: float = 0.0, 
     """
     earlier, later = (_permitted(each, plan, (earlier, later)) for each in (earlier, later))
     common = PlanSettings(
-        budgets=Budgets(reissue=plan.budgets.reissue), created="", insurance=0.0, guarded=False, seed=seed
-    )
+        budgets=Budgets(reissue=plan.budgets.reissue),
+        created="", insurance=0.0, within=0.0, guarded=False, seed=seed,
+    )  # fmt: skip
     even = replace(common, cost=_of_visits(plan.cost, earlier), spread="equal")
     most = min(1.0, max(plan.budgets.reissue, spent))
     hindsight = replace(common, cost=_of_visits(plan.cost, later), budgets=Budgets(reissue=most))

@@ -10,19 +10,19 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 import pytest
 
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, ProcessState
+from kwiken.runtime.engine.status_document import Status
 from tests.support.otel.traces import many
 from tests.support.peers.hostile import (
     ATTACK,
     assert_harmless,
     attacked,
-    everywhere,
     hostile_profile,
     profile_document,
 )
@@ -167,26 +167,28 @@ class TestLogs:
         assert InputError(ATTACK, where=ATTACK).problem == InputError(ATTACK).problem
 
 
+COUNTED = ("chosen", "failures", "copies")  # keys of the status' numbers by name that are shown
+
+
+def example(kind: Any) -> Any:
+    """A value of a type of the status, with the attack in every string and in every name."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        return {name: example(each) for name, each in hints.items() if get_origin(each) is not NotRequired}
+    if origin is list:
+        return [example(arguments[0])]
+    if origin is dict:
+        return {name: example(arguments[1]) for name in (attacked("lookup"), *COUNTED)}
+    if arguments:  # of a union
+        return example(arguments[0])
+    return {str: ATTACK, int: 7, float: 0.5, bool: False}.get(kind)
+
+
 def figures() -> dict[str, Any]:
     """A gateway's status, the attack in every string and in names of stages."""
-    shares = ("fraction", "spent", "left", "horizon_share", "peak", "share_10s", "worst_10s", "floor_spent")
-    account = dict.fromkeys(shares, 0.1) | {
-        "horizon_s": 60.0,
-        "denied": 1,
-        "denied_by": {attacked("peak"): 1},
-    }
-    seat = {"id": "a", "node": "n", "address": "http://a", "inflight": 1, "latency_ms": 2.0, "ejected": False}
-    counts = dict.fromkeys(
-        ("requests", "failed", "partial", "shed", "reissues", "late_reissues", "retries"), 7
-    )
-    found = counts | {"plan": "abc", "plan_unkept": "disk", "ledger": account, "catch_up": account}
-    recent = {"rate_per_s": 1.0, "p50_ms": 2.0, "p99_ms": None}
-    stage = {"replicas": [seat], "foreign": False, "reissues": 1, "recent": recent, "ledger": account}
-    stage |= {"late": {"copies": 0}}
-    found |= {"utility": account, "recent": recent, "stages": {attacked("lookup"): stage}}
-    load: dict[str, Any] = {"load": 0.5}
-    attacked_found: dict[str, Any] = everywhere(load | found)
-    return attacked_found
+    made: dict[str, Any] = example(Status)
+    return made | {"autopilot": None}
 
 
 class Impostor(http.server.BaseHTTPRequestHandler):
@@ -278,11 +280,11 @@ class TestGateways:
         impostor: http.server.ThreadingHTTPServer,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("kwiken.cli.live.gateway.client.MAX_ANSWER", 1000)
+        monkeypatch.setattr("kwiken.runtime.gateway.control.client.MAX_ANSWER", 1000)
         impostor.answer = whole(b'"' + b"x" * 5000 + b'"')  # type: ignore[attr-defined]
         result = run("status", *noted(tmp_path, impostor))
         assert result.exit_code == 1
-        assert "not with a gateway's status" in result.stderr
+        assert "at most 1000 are taken" in result.stderr
 
     def test_load_on_what_is_no_gateway(self, impostor: http.server.ThreadingHTTPServer) -> None:
         impostor.answer = whole(ATTACK.encode(), b"500 \x1b[31m" + "\u202e".encode())  # type: ignore[attr-defined]

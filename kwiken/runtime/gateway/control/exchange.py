@@ -170,8 +170,11 @@ class Exchange:
         self._ledger.floor.drain()
 
     def save(self, *, last: bool = False) -> None:
-        """Save the accounts, if possible; what the next seconds may spend counts as spent, but at the end."""
-        if self._file is None:
+        """Save the accounts, if possible; what the next seconds may spend counts as spent, but at the end.
+
+        Nothing is saved before the first request, so that a start that fails leaves no file.
+        """
+        if self._file is None or not any(account.work for account in self._ledger.accounts):
             return
         histories = []
         for number, account in enumerate(self._ledger.accounts):
