@@ -67,7 +67,7 @@ def _judged(dag: tuple[StageDistribution, ...], budget: float, rng: np.random.Ge
 
 def _plans(early: Profile, budget: float) -> dict[str, Plan]:
     """Plans by method of planning: by each objective, and by each even spread."""
-    plain = PlanSettings(budgets=Budgets(reissue=budget), created=CREATED)
+    plain = PlanSettings(budgets=Budgets(reissue=budget), created=CREATED, within=0.0)
     return {
         **{each: study_plan(early, replace(plain, objective=each)).plan for each in OBJECTIVES},
         **{spread: study_plan(early, replace(plain, spread=spread)).plan for spread in EVEN},

@@ -75,7 +75,7 @@ def start(out: Path, *options: str) -> subprocess.Popen[str]:
 def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     for _ in range(TRIES):
-        process = start(out, "--seconds", "20", "--rate", "10", "--json", "--seed", "4")
+        process = start(out, "--seconds", "20", "--rate", "12", "--json", "--seed", "4")
         said, errors = process.communicate(timeout=220)
         if process.returncode != NOTHING_TOLD:  # else what runs beside the tests took the processors
             break
@@ -109,7 +109,7 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     assert set(result.disturbance.stages) < stages
     assert all(0 < paused.planned <= 0.5 for paused in result.disturbance.stages.values())
     assert 0 < result.achieved.p50_ms <= result.after.p50_ms
-    assert "10 requests a second use" in result.settings.pace
+    assert "12 requests a second use" in result.settings.pace
 
     profile = profile_from_json((out / "profile.json").read_text())
     plan = Plan.from_json((out / "plan.json").read_text())
