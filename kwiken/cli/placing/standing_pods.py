@@ -1,4 +1,4 @@
-"""What stands on nodes of Kubernetes when an upkeep starts: its replicas, what it learned, and other pods."""
+"""Pods that stand on nodes of Kubernetes when an upkeep starts: replicas, what they learned, and others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a copy would be as slow as its call: evidence in traces without copies.
+"""Evidence, in traces without copies, that a copy would be as slow as its call.
 
 There are three questions to a slow call:
 1. Are other replicas slow at that moment? Calls to other replicas that begin while it runs tell: each is what

@@ -62,7 +62,7 @@ class Child:
                     sys.executable,
                     "-m",
                     "kwiken.runtime.process.server_process",
-                    msgspec.json.encode(spec, enc_hook=str).decode(),
+                    msgspec.json.encode(spec, enc_hook=os.fspath).decode(),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=said,

@@ -63,9 +63,6 @@ LEAST_OF_MESSAGE: Final = 10  # values that take as long as an empty message
 ANY: Final = "google.protobuf.Any"  # holds another message in its bytes, which are counted unread
 
 
-# A message of a few bytes can stand for many values: each inner message prints all fields that it could have.
-# Turning one into its JSON form costs some microseconds and holds the interpreter, so the values are counted
-# first, and a message of more than a few KiB is turned by a thread, beside which the event loop goes on.
 class TooManyValuesError(Exception):
     """The message stands for more values than are taken."""
 
@@ -94,6 +91,9 @@ class ThreadBeside:
             self._pool = None
 
 
+# A message of a few bytes can stand for many values: each inner message prints all fields that it could have.
+# Turning one into its JSON form costs some microseconds and holds the interpreter, so the values are counted
+# first, and a message of more than a few KiB is turned by a thread, beside which the event loop goes on.
 def json_form(message: Message, most: int = MAX_VALUES) -> tuple[Any, int]:
     """JSON form of a message, with fields named as in the `.proto`, and the number of its values.
 
