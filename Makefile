@@ -30,9 +30,10 @@ test: $(READY)
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
 
 # What takes long, and every property with many times as many examples. A file stays with one process: what its
-# tests share takes minutes.
+# tests share takes minutes. Examples are fresh each time; EXAMPLES=1 draws those of seed 1.
+EXAMPLES ?= $(shell date +%s)
 test-slow: $(READY)
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "(slow or hypothesis) and not stack" --hypothesis-profile thorough --durations 20 --durations-min 1
+	@$(BIN)/pytest --numprocesses 2 --dist loadfile -m "(slow or hypothesis) and not stack" --hypothesis-profile thorough --hypothesis-seed $(EXAMPLES) --durations 20 --durations-min 1
 
 # With programs that are not Python's: a browser, Prometheus, Jaeger, Docker. What is missing is skipped, and named.
 # The site is looked at too, so its generator is installed.
