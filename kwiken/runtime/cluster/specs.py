@@ -61,7 +61,6 @@ def gateway_spec(
         target=target,
         shares_grpc_port=settings.gateways > 1,
         kept=str(kept),
-        follows_kept=settings.gateways > 1,
         takes_over=takes_over,
         sockets=list(sockets),
         gateways=list(shown),

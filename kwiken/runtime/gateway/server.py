@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +19,7 @@ from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control, Denied
+from kwiken.runtime.gateway.control.exchange import EXCHANGE_PATH, Exchange
 from kwiken.runtime.gateway.control.metrics import GatewayMetrics
 from kwiken.runtime.gateway.control.siblings import GATEWAY_NAME, INSTANCE, is_alone
 from kwiken.runtime.gateway.front_door import FrontDoor
@@ -61,6 +62,8 @@ class Gateway:
 
     Args:
         settings: where it listens, what it takes in, and who may control it.
+        exchange: with the other gateways of the service; None without any.
+        gateways: URL of each gateway of the cluster.
 
     Attributes:
         door: takes requests in, for further protocols.
@@ -72,7 +75,15 @@ class Gateway:
         DefinitionError: the service cannot be served.
     """
 
-    def __init__(self, service: Service, executor: Executor, settings: GatewaySettings = DEFAULTS) -> None:
+    def __init__(
+        self,
+        service: Service,
+        executor: Executor,
+        settings: GatewaySettings = DEFAULTS,
+        *,
+        exchange: Exchange | None = None,
+        gateways: Sequence[str] = (),
+    ) -> None:
         self._service = service
         self._settings = settings
         self.tls = settings.certificates
@@ -89,8 +100,14 @@ class Gateway:
             tls=settings.certificates,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
-        self.control = Control(service, executor, token=settings.token, status=self._figures)
-        self.control.name = settings.name or self.control.name
+        self.control = Control(
+            service,
+            executor,
+            exchange or Exchange.of_one(executor, settings.name),
+            token=settings.token,
+            status=self._figures,
+            gateways=gateways,
+        )
         live = LivePage(service, executor, SystemClock(), steered=self.control.steered)
         self._measured = SelfMeasurement(
             executor,
@@ -123,7 +140,7 @@ class Gateway:
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/crowded-nodes": dict.fromkeys(("GET", "PUT"), self._guarded(control.crowded_nodes)),
-            "/v1/exchange": {"PUT": self._guarded(control.answer_sibling)},
+            EXCHANGE_PATH: {"PUT": self._guarded(control.answer_sibling)},
             "/v1/status": {"GET": self._guarded(control.status)},
             "/v1/autopilot": dict.fromkeys(("GET", "PUT"), self._guarded(control.autopilot)),
             "/v1/autopilot/hold": {"PUT": self._guarded(control.hold)},

@@ -21,14 +21,12 @@ from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from kwiken.runtime.engine.executor import Executor
-from kwiken.runtime.gateway.control.control import Control
 from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import NameResolver, SiblingNames, parse_endpoint
-from kwiken.runtime.gateway.control.plan_files import PlanFile, SharedPlan
-from kwiken.runtime.gateway.control.plan_revision import PlanRevision
+from kwiken.runtime.gateway.control.plan_files import PlanFile
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.plan_store import PlanStore
-from kwiken.runtime.gateway.control.siblings import Siblings
-from kwiken.runtime.gateway.control.steering import Author
+from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings
 from kwiken.runtime.gateway.observation.replica_watch import watch_replicas
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewayConfig, GatewaySettings
@@ -87,6 +85,8 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                 sampler=TraceSampler(spec.trace_share) if spec.trace == "sampled" else None,
                 lines=kinds is not None,
             )
+            siblings = SiblingNames([parse_endpoint(text) for text in spec.siblings], secure=tls is not None)
+            exchange = _exchange(spec, executor, _siblings(spec, siblings, token, tls))
             gateway = Gateway(
                 service,
                 executor,
@@ -100,17 +100,12 @@ async def serve_gateway(spec: GatewaySpec, service: Service, stop: asyncio.Event
                     sockets=[socket.socket(fileno=number) for number in spec.sockets],
                     certificates=tls,
                 ),
+                exchange=exchange,
+                gateways=spec.gateways,
             )
             gateway.control.take_tokens(tokens)
             gateway.control.set_replicas(spec.known)
-            gateway.control.gateways = tuple(spec.gateways)
-            siblings = SiblingNames([parse_endpoint(text) for text in spec.siblings], secure=tls is not None)
-            if spec.siblings or len(spec.gateways) > 1:
-                gateway.control.siblings = Siblings(
-                    lambda: [*spec.gateways, *siblings.urls()], token, tls=tls
-                )
             foreign = transport if isinstance(transport, ForeignTransport) else None
-            exchange = _exchange(spec, gateway, executor)
             names = NameResolver(endpoints, gateway.control, foreign.healthy if foreign else None)
             watch = functools.partial(watch_replicas, executor.replica_states)
             async with pushed(spec.metrics_otlp, lambda: gateway.metrics.resource, gateway.metrics.collect):
@@ -131,17 +126,28 @@ def _kinds(spec: GatewaySpec, service: Service) -> RequestKinds | None:
     return None if told in (None, NO_LINES) else RequestKinds.parse(told, where="--lines")
 
 
-def _exchange(spec: GatewaySpec, gateway: Gateway, executor: Executor) -> Exchange:
+def _siblings(
+    spec: GatewaySpec, names: SiblingNames, token: str | None, tls: Certificates | None
+) -> Siblings:
+    if not spec.siblings and len(spec.gateways) <= 1:
+        return NO_SIBLINGS
+    return Siblings(lambda: [*spec.gateways, *names.urls()], token, tls=tls)
+
+
+def _exchange(spec: GatewaySpec, executor: Executor, siblings: Siblings) -> Exchange:
     """Exchange with the siblings; a gateway without any has the whole budget."""
+    name = spec.name or siblings.instance
     budget = SharedBudget(
         executor.ledger,
-        spec.name or gateway.control.name,
+        name,
         time.monotonic(),
         least=0 if spec.siblings else max(1, len(spec.gateways)),
         first=not (spec.siblings or spec.takes_over) or len(spec.gateways) == 1,
     )
-    file = Path(f"{spec.kept}.{spec.name}") if spec.kept is not None else None
-    return Exchange(gateway.control, budget, executor.ledger, file)
+    store = PlanStore(Path(spec.kept)) if spec.kept is not None else None
+    accounts = Path(f"{spec.kept}.{spec.name}") if spec.kept is not None else None
+    plans = PlanInForce(executor, name, store)
+    return Exchange(plans, siblings, budget, executor.ledger, accounts)
 
 
 async def _serve(
@@ -154,14 +160,11 @@ async def _serve(
     stop: asyncio.Event,
     announce: Announce,
 ) -> None:
-    plan_file = PlanFile(Path(spec.plan), gateway.control) if spec.plan is not None else None
-    kept = PlanStore(Path(spec.kept)) if spec.kept is not None else None
-    _begin_with_plan(spec, gateway.control, plan_file, kept)
+    plan_file = PlanFile(Path(spec.plan), exchange.plans) if spec.plan is not None else None
+    _begin_with_plan(exchange.plans, plan_file, takes_over=spec.takes_over and spec.kept is not None)
     exchange.restore()
     if plan_file is not None:
         watches.append(plan_file.watch)
-    if kept is not None and spec.follows_kept:
-        watches.append(SharedPlan(kept, gateway.control).watch)
     if names is not None:
         found = await names.resolve()
         if foreign is not None:
@@ -216,25 +219,14 @@ async def _over_grpc(spec: GatewaySpec, gateway: Gateway) -> AsyncIterator[None]
         await server.stop()
 
 
-def _begin_with_plan(
-    spec: GatewaySpec, control: Control, plan_file: PlanFile | None, kept: PlanStore | None
-) -> None:
-    """Put the first plan in force, and save each plan for a gateway that takes over."""
-    if kept is not None:
-
-        def save(plan: bytes, *, author: Author | None, revision: PlanRevision, must: bool) -> None:
-            stamp = plan_file.seen if plan_file is not None else None
-            kept.save(plan, stamp, author=author, revision=revision, must=must)
-
-        control.save_plan = save
-        control.unsaved_reason = lambda: kept.trouble
-    if kept is None or not spec.takes_over:
-        if plan_file is not None:
-            plan_file.load(first=True)
+def _begin_with_plan(plans: PlanInForce, plan_file: PlanFile | None, *, takes_over: bool) -> None:
+    """Put the first plan in force."""
+    if plan_file is not None and takes_over:
+        plan_file.resume()
     elif plan_file is not None:
-        plan_file.resume(kept)
-    elif (note := kept.read()) is not None:
-        kept.restore(note, control.adopt)
+        plan_file.load(first=True)
+    elif takes_over and (saved := plans.saved()) is not None:
+        plans.resume(saved)
 
 
 @contextlib.asynccontextmanager

@@ -38,7 +38,6 @@ class GatewaySpec(GatewayConfig, frozen=True, kw_only=True, forbid_unknown_field
         sockets: file descriptors of sockets that listen at this host and port already; empty to open new
             ones.
         kept: file in which the plan in force is saved; None for none.
-        follows_kept: whether other gateways save their plans in that file too, so that it is followed.
         takes_over: whether another gateway ran before, so that its saved plan continues.
         known: by stage, replicas at the start.
         gateways: URL of each gateway of the cluster, for the list of what Prometheus may scrape, and as its
@@ -57,7 +56,6 @@ class GatewaySpec(GatewayConfig, frozen=True, kw_only=True, forbid_unknown_field
     token_file: str | None = None
     sockets: list[int] = msgspec.field(default_factory=list)
     kept: str | None = None
-    follows_kept: bool = False
     takes_over: bool = False
     known: dict[str, list[Replica]] = msgspec.field(default_factory=dict)
     gateways: list[str] = msgspec.field(default_factory=list)

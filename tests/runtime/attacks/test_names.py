@@ -16,6 +16,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control import name_resolver
 from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
 from kwiken.runtime.wire.transport.local import LocalTransport
 from tests.support.runtime.waiting import until
@@ -41,7 +42,9 @@ class Names:
         self._executor = Executor(
             service, LocalTransport(service), replicas={"s": []}, clock=SystemClock(), rng=random.Random(1)
         )
-        control = Control(service, self._executor, token=None, status=dict)
+        control = Control(
+            service, self._executor, Exchange.of_one(self._executor, "a"), token=None, status=dict
+        )
         self.resolver = NameResolver({"s": [Endpoint("many.example", 9001)]}, control)
 
     def __call__(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:

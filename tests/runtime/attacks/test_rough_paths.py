@@ -23,6 +23,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control import name_resolver
 from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
@@ -126,7 +127,7 @@ class Names:
 
 
 def resolver(executor: Executor, port: int) -> NameResolver:
-    control = Control(SERVICE, executor, token=None, status=dict)
+    control = Control(SERVICE, executor, Exchange.of_one(executor, "a"), token=None, status=dict)
     return NameResolver({"say": [Endpoint(NAME, port, "http")]}, control)
 
 

@@ -488,7 +488,7 @@ async def test_stopping_fails_ready_first_and_finishes_what_runs() -> None:
 async def test_the_plans_file_is_followed_and_a_bad_one_ignored(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     async with local() as front:
-        follower = PlanFile(path, front.gateway.control)
+        follower = PlanFile(path, front.gateway.control.plans)
         with pytest.raises(InputError, match="no such file"):
             follower.load()
         os.mkfifo(path)
@@ -581,7 +581,7 @@ async def test_a_truncated_utf8_character_is_named(text: str) -> None:
 
 async def test_a_plan_with_an_editors_mark_is_a_plan() -> None:
     async with local() as front:
-        front.gateway.control.apply(b"\xef\xbb\xbf" + plan_for().to_json().encode(), where="plan")
+        front.gateway.control.plans.apply(b"\xef\xbb\xbf" + plan_for().to_json().encode(), where="plan")
         assert front.executor.plan == plan_for()
-        front.gateway.control.apply(b"\xef\xbb\xbfnull", where="plan")
+        front.gateway.control.plans.apply(b"\xef\xbb\xbfnull", where="plan")
         assert front.executor.plan is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -44,7 +44,7 @@ class Kept:
 
 @contextlib.asynccontextmanager
 async def gateway(
-    observer: Kept | None = None, **settings: Any
+    observer: Kept | None = None, gateways: Sequence[str] = (), **settings: Any
 ) -> AsyncIterator[tuple[Gateway, aiohttp.ClientSession]]:
     """A gateway whose stages run in this process."""
     executor = Executor(
@@ -55,7 +55,8 @@ async def gateway(
         rng=random.Random(1),
         observer=observer,
     )
-    front = Gateway(service, executor, GatewaySettings(remote=False, token=TOKEN, **settings))
+    given = GatewaySettings(remote=False, token=TOKEN, **settings)
+    front = Gateway(service, executor, given, gateways=gateways)
     await front.start()
     async with aiohttp.ClientSession() as session:
         try:
@@ -134,14 +135,14 @@ async def test_who_may_read_them(access: Any, headers: dict[str, str], status: i
 
 
 async def test_replicas_as_targets_of_prometheus() -> None:
-    async with gateway() as (front, session):
-        front.control.gateways = (front.url,)
+    url = "http://127.0.0.1:9000"
+    async with gateway(gateways=[url]) as (front, session):
         front.control.set_replicas({"first": [Replica("first-0", "here", "http://127.0.0.1:9001")]})
         assert (await get(session, front.url + "/v1/targets"))[0] == 401
         status, kind, text = await get(session, front.url + "/v1/targets", AUTH)
     assert (status, kind) == (200, "application/json")
     assert msgspec.json.decode(text) == [
-        {"targets": [front.url.removeprefix("http://")], "labels": {"kw_gateway": "0"}},
+        {"targets": [url.removeprefix("http://")], "labels": {"kw_gateway": "0"}},
         {
             "targets": ["127.0.0.1:9001"],
             "labels": {"kw_stage": "first", "kw_replica": "first-0", "kw_node": "here"},

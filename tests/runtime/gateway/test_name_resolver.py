@@ -11,6 +11,7 @@ from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import Endpoint, NameResolver
 from kwiken.runtime.wire.transport.local import LocalTransport
 
@@ -31,7 +32,7 @@ async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
     executor = Executor(
         service, LocalTransport(service), replicas={"s": []}, clock=SystemClock(), rng=random.Random(1)
     )
-    control = Control(service, executor, token=None, status=dict)
+    control = Control(service, executor, Exchange.of_one(executor, "a"), token=None, status=dict)
     names = NameResolver({"s": [Endpoint(host, 9001), Endpoint("127.0.0.1", 9002, "grpc")]}, control)
     for _ in range(3):
         await names.resolve()
@@ -52,7 +53,7 @@ async def test_a_service_is_ready_without_the_replicas_of_an_optional_stage() ->
         clock=SystemClock(),
         rng=random.Random(1),
     )
-    control = Control(service, executor, token=None, status=dict)
+    control = Control(service, executor, Exchange.of_one(executor, "a"), token=None, status=dict)
     assert control.lacking == ["needed", "join"]
     known = [Endpoint("127.0.0.1", 9002)]
     names = {"needed": known, "extra": [Endpoint("no-such-host.invalid", 1)], "join": known}

@@ -21,6 +21,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.exchange import Exchange
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.plan_revision import FIRST, PlanRevision
 from kwiken.runtime.gateway.control.siblings import Siblings
 from kwiken.runtime.gateway.control.steering import SteeredSetting
@@ -102,10 +103,12 @@ async def gateways(count: int) -> AsyncIterator[Side]:
                 rng=random.Random(number),
             )
             name = f"gateway-{number}"
-            gateway = Gateway(service, executor, GatewaySettings(token=TOKEN, remote=False, name=name))
-            gateway.control.siblings = Siblings(lambda number=number: side.reached_by(number), TOKEN)  # type: ignore[misc]
+            siblings = Siblings(lambda number=number: side.reached_by(number), TOKEN)  # type: ignore[misc]
             budget = SharedBudget(executor.ledger, name, time.monotonic(), least=count)
-            side.exchanges.append(Exchange(gateway.control, budget, executor.ledger, None))
+            exchange = Exchange(PlanInForce(executor, name), siblings, budget, executor.ledger)
+            side.exchanges.append(exchange)
+            settings = GatewaySettings(token=TOKEN, remote=False, name=name)
+            gateway = Gateway(service, executor, settings, exchange=exchange)
             await gateway.start()
             stack.push_async_callback(gateway.stop, grace_s=1.0, linger_s=0.0)
             side.gateways.append(gateway)
@@ -113,7 +116,7 @@ async def gateways(count: int) -> AsyncIterator[Side]:
 
 
 def digests(side: Side) -> list[str | None]:
-    return [_digest(bytes(gateway.control.offer().plan)) for gateway in side.gateways]
+    return [_digest(bytes(gateway.control.plans.offer().plan)) for gateway in side.gateways]
 
 
 def _digest(plan: bytes) -> str | None:
@@ -121,7 +124,7 @@ def _digest(plan: bytes) -> str | None:
 
 
 async def apply(side: Side, number: int, plan: Plan | None) -> None:
-    side.gateways[number].control.apply(msgspec.json.encode(plan), where="plan")
+    side.gateways[number].control.plans.apply(msgspec.json.encode(plan), where="plan")
     await side.exchanges[number].share_plan()
 
 
@@ -138,7 +141,9 @@ async def test_a_plan_that_was_applied_on_one_side_of_a_partition_is_everywhere_
         for exchange in side.exchanges:
             await exchange.round()
         assert digests(side) == [newer.digest] * 3
-        assert {gateway.control.revision for gateway in side.gateways} == {side.gateways[0].control.revision}
+        assert {gateway.control.plans.revision for gateway in side.gateways} == {
+            side.gateways[0].control.plans.revision
+        }
 
 
 async def test_what_an_autopilot_put_on_its_side_gives_way_to_a_persons_act_on_the_other() -> None:
@@ -148,12 +153,12 @@ async def test_what_an_autopilot_put_on_its_side_gives_way_to_a_persons_act_on_t
     async with gateways(2) as side:
         side.apart = {1}
         await apply(side, 0, plan_for())
-        side.gateways[1].control.steer(tried)
+        side.gateways[1].control.plans.steer(tried)
         side.apart = set()
         for exchange in side.exchanges:
             await exchange.round()
         assert digests(side) == [plan_for().digest] * 2
-        assert [gateway.control.author for gateway in side.gateways] == ["person"] * 2
+        assert [gateway.control.plans.author for gateway in side.gateways] == ["person"] * 2
 
 
 async def test_a_removed_plan_is_a_plan_too_and_one_for_another_service_changes_nothing() -> None:
@@ -161,14 +166,14 @@ async def test_a_removed_plan_is_a_plan_too_and_one_for_another_service_changes_
         await apply(side, 0, plan_for())
         await apply(side, 1, None)
         assert digests(side) == [None, None]
-        offer = side.gateways[0].control.offer()
+        offer = side.gateways[0].control.plans.offer()
         stranger = msgspec.json.encode(msgspec.structs.replace(plan_for(), service="another"))
         bad = msgspec.structs.replace(
             offer, revision=PlanRevision(offer.revision.number + 1, "x"), plan=msgspec.Raw(stranger)
         )
         with pytest.raises(InputError, match="another"):
-            side.gateways[0].control.take(bad)
-        assert side.gateways[0].control.revision == offer.revision
+            side.gateways[0].control.plans.take(bad)
+        assert side.gateways[0].control.plans.revision == offer.revision
 
 
 # Processes.

@@ -6,7 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,14 +15,17 @@ from kwiken.model.plan.plan import Plan
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.event_loop import cancel_and_wait
+from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.control import Control
-from kwiken.runtime.gateway.control.plan_files import SharedPlan
-from kwiken.runtime.gateway.control.plan_revision import PlanRevision
+from kwiken.runtime.gateway.control.exchange import Exchange
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.plan_store import PlanStore
+from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS
 from kwiken.runtime.gateway.control.steering import SteeredSetting
 from kwiken.runtime.gateway.responses import failure_of
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
+from tests.support.runtime.waiting import until
 from tests.support.services.http import plan_for, service
 
 
@@ -111,22 +114,19 @@ async def put(control: Control, plan: Plan | None, **headers: str) -> Any:
         return msgspec.json.encode(plan)
 
     request: Any = SimpleNamespace(
-        method="PUT", headers={key.replace("_", "-"): value for key, value in headers.items()}, read=read
+        method="PUT",
+        headers={key.replace("_", "-"): value for key, value in headers.items()},
+        read=read,
+        rel_url=get().rel_url,
     )
     return await control.plan(request)
 
 
 async def test_a_plan_that_is_put_and_cannot_be_noted_is_refused_whole(tmp_path: Path) -> None:
     """It would be lost with its gateway. A client that will put it again is served; so is the removal of a plan."""
-    transport = LocalTransport(service)
-    replicas = local_replicas(service)
-    executor = Executor(service, transport, replicas=replicas, clock=SystemClock(), rng=random.Random(1))
-    control = Control(service, executor, token="t", status=dict)
+    executor = executor_of()
     kept = PlanStore(tmp_path / "a.plan")
-    control.save_plan = lambda plan, *, author, revision, must: kept.save(
-        plan, None, author=author, revision=revision, must=must
-    )
-    control.unsaved_reason = lambda: kept.trouble
+    control = control_of(executor, kept)
     nobody: Any = None
     assert await put(control, plan_for(after_ms=25.0)) == plan_for(after_ms=25.0)
     full(kept)
@@ -144,19 +144,27 @@ def test_a_plan_that_cannot_be_saved_is_refused_with_507() -> None:
     assert failure_of(PlanNotSavedError("no room")).status == 507
 
 
-def control_with(kept: PlanStore) -> Control:
-    executor = Executor(
+def executor_of() -> Executor:
+    return Executor(
         service,
         LocalTransport(service),
         replicas=local_replicas(service),
         clock=SystemClock(),
         rng=random.Random(1),
     )
-    control = Control(service, executor, token="t", status=dict)
-    control.save_plan = lambda plan, *, author, revision, must: kept.save(
-        plan, None, author=author, revision=revision, must=must
-    )
-    return control
+
+
+def control_with(kept: PlanStore) -> Control:
+    return control_of(executor_of(), kept)
+
+
+def control_of(executor: Executor, kept: PlanStore) -> Control:
+    exchange = Exchange(PlanInForce(executor, "a", kept), NO_SIBLINGS, budget_of(executor), executor.ledger)
+    return Control(service, executor, exchange, token="t", status=dict)
+
+
+def budget_of(executor: Executor) -> SharedBudget:
+    return SharedBudget(executor.ledger, "a", 0.0, least=1, first=True)
 
 
 def steered(epoch: int = 1, **plans: Any) -> SteeredSetting:
@@ -170,11 +178,10 @@ def steered(epoch: int = 1, **plans: Any) -> SteeredSetting:
     )
 
 
-def follow(kept: PlanStore, control: Control) -> None:
-    """Take over what is in the file, as a gateway that watches it does."""
-    note = kept.read()
-    assert note is not None
-    kept.restore(note, control.adopt)
+def agree(one: Control, other: Control) -> None:
+    """Compare plans both ways, as gateways do every second."""
+    one.plans.take(other.plans.offer())
+    other.plans.take(one.plans.offer())
 
 
 @pytest.mark.parametrize("act", ["apply", "remove", "hold"])
@@ -182,49 +189,45 @@ async def test_a_persons_act_at_one_gateway_outlasts_what_an_autopilot_puts_at_a
     tmp_path: Path, act: str
 ) -> None:
     """Between the act and the moment at which the others read of it, the autopilot may reach another gateway."""
-    kept, nobody = PlanStore(tmp_path / "a.plan"), cast("Any", None)
+    kept = PlanStore(tmp_path / "a.plan")
     first, second = control_with(kept), control_with(kept)
     before, wanted = plan_for(after_ms=25.0), plan_for(after_ms=50.0)
     for control in (first, second):
-        control.steer(steered(plan=before))
+        control.plans.steer(steered(plan=before))
     if act == "hold":
-        await first.hold(nobody)
+        await first.hold(get())
         wanted = before
     else:
-        first.apply(msgspec.json.encode(wanted if act == "apply" else None), where="plan")
-    second.steer(steered(plan=before, trial=plan_for(after_ms=75.0)))  # has not read of the act
-    for _ in range(2):
-        follow(kept, first)
-        follow(kept, second)
+        first.plans.apply(msgspec.json.encode(wanted if act == "apply" else None), where="plan")
+    second.plans.steer(steered(plan=before, trial=plan_for(after_ms=75.0)))  # has not read of the act
+    agree(first, second)
     for control in (first, second):
-        assert control.author == "person"
+        assert control.plans.author == "person"
         assert (await control.plan(get())) == (None if act == "remove" else wanted)
         assert (await control.status(get()))["trial"] is None
-    await second.resume(nobody)
-    follow(kept, first)
-    assert [first.author, second.author] == ["autopilot", "autopilot"]
+    await second.resume(get())
+    agree(first, second)
+    assert [first.plans.author, second.plans.author] == ["autopilot", "autopilot"]
     # A gateway that starts anew goes on with the same revision.
     later = control_with(kept)
-    follow(kept, later)
-    assert (later.revision, later.author) == (second.revision, "autopilot")
+    saved = later.plans.saved()
+    assert saved is not None
+    later.plans.resume(saved)
+    assert (later.plans.revision, later.plans.author) == (second.plans.revision, "autopilot")
 
 
-async def test_a_plan_that_another_gateway_could_save_is_no_trouble_any_longer(tmp_path: Path) -> None:
-    own, others = PlanStore(tmp_path / "a.plan"), PlanStore(tmp_path / "a.plan")
-    control = control_with(own)
-    watching = asyncio.create_task(SharedPlan(own, control).watch())
-    await asyncio.sleep(0)
-    full(own)
-    own.save(b"null", None)
-    troubles = [own.trouble]
-    free(own)
-    others.save(msgspec.json.encode(plan_for()), None, author="person", revision=PlanRevision(1, "a"))
-    for _ in range(600):
-        if control.author == "person":
-            break
-        await asyncio.sleep(0.05)
-    assert [*troubles, own.trouble] == ["Is a directory", None]
-    await cancel_and_wait([watching])
+async def test_a_plan_that_could_not_be_saved_is_saved_once_there_is_room(tmp_path: Path) -> None:
+    kept = PlanStore(tmp_path / "a.plan")
+    executor = executor_of()
+    exchange = Exchange(PlanInForce(executor, "a", kept), NO_SIBLINGS, budget_of(executor), executor.ledger)
+    full(kept)
+    exchange.plans.apply(plan_for().to_json().encode(), where="plan")
+    troubles = [exchange.plans.unsaved_reason]
+    free(kept)
+    rounds = asyncio.create_task(exchange.run())
+    await until(lambda: exchange.plans.unsaved_reason is None)
+    await cancel_and_wait([rounds])
+    assert (troubles, kept.read() is not None) == (["Is a directory"], True)
 
 
 def get() -> Any:

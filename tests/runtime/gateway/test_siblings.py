@@ -16,6 +16,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.exchange import Exchange
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.siblings import SiblingAnswers, Siblings
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
@@ -43,12 +44,12 @@ async def gateways(count: int, *, lost: Sequence[str] = ()) -> AsyncIterator[lis
                 clock=SystemClock(),
                 rng=random.Random(number),
             )
-            gateway = Gateway(
-                service, executor, GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}")
-            )
-            gateway.control.siblings = Siblings(lambda: [*urls, *lost], TOKEN)
-            budget = SharedBudget(executor.ledger, f"gateway-{number}", 0.0, least=count)
-            Exchange(gateway.control, budget, executor.ledger, None)
+            name = f"gateway-{number}"
+            budget = SharedBudget(executor.ledger, name, 0.0, least=count)
+            siblings = Siblings(lambda: [*urls, *lost], TOKEN)
+            exchange = Exchange(PlanInForce(executor, name), siblings, budget, executor.ledger)
+            settings = GatewaySettings(token=TOKEN, remote=False, name=name)
+            gateway = Gateway(service, executor, settings, exchange=exchange)
             await gateway.start()
             stack.push_async_callback(gateway.stop, grace_s=1.0, linger_s=0.0)
             urls.append(gateway.url)

@@ -17,8 +17,11 @@ from grpc import aio
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.client import ControlClient, NoAnswerError
+from kwiken.runtime.gateway.control.exchange import Exchange
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.siblings import Siblings
 from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
 from kwiken.runtime.gateway.server import Gateway
@@ -52,8 +55,10 @@ async def gateways(certificates: Sequence[Certificates | None]) -> AsyncIterator
                 rng=random.Random(number),
             )
             settings = GatewaySettings(token=TOKEN, remote=False, name=f"gateway-{number}", certificates=tls)
-            gateway = Gateway(service, executor, settings)
-            gateway.control.siblings = Siblings(lambda: urls, TOKEN, tls=tls)
+            siblings = Siblings(lambda: urls, TOKEN, tls=tls)
+            budget = SharedBudget(executor.ledger, settings.name, 0.0, least=2)
+            exchange = Exchange(PlanInForce(executor, settings.name), siblings, budget, executor.ledger)
+            gateway = Gateway(service, executor, settings, exchange=exchange)
             await gateway.start()
             stack.push_async_callback(gateway.stop, grace_s=1.0, linger_s=0.0)
             urls.append(gateway.url)

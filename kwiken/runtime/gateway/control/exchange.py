@@ -18,9 +18,10 @@ from kwiken.model.plan.accounts import AccountHistory
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.ledger.budget_ledger import Ledger
 from kwiken.runtime.decisions.ledger.shared_budget import BudgetAnswer, BudgetAsk, SharedBudget
-from kwiken.runtime.gateway.control.control import Control
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
 from kwiken.runtime.gateway.control.plan_revision import FIRST, PlanOffer, PlanRevision
-from kwiken.runtime.gateway.control.siblings import SiblingAnswers
+from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, SiblingAnswers, Siblings
 
 LOG = logging.getLogger("kwiken.gateway")
 EXCHANGE_PATH: Final = "/v1/exchange"
@@ -76,37 +77,55 @@ class Exchange:
     """One gateway's side: a round every second or few.
 
     Args:
+        plans: plan in force.
         budget: budget that the gateways share.
         file: file of the accounts, for the next process of this gateway; None for none.
     """
 
-    def __init__(self, control: Control, budget: SharedBudget, ledger: Ledger, file: Path | None) -> None:
-        self._control = control
+    def __init__(
+        self,
+        plans: PlanInForce,
+        siblings: Siblings,
+        budget: SharedBudget,
+        ledger: Ledger,
+        file: Path | None = None,
+    ) -> None:
+        self.plans = plans
+        self.siblings = siblings
         self._budget = budget
         self._ledger = ledger
         self._file = file
         self._work = [0 for _ in ledger.accounts]  # when the accounts were last saved
+        self._saved: list[AccountHistory] = []
         self._refused = FIRST  # last plan of a sibling that does not fit
-        control.exchange, control.share_plan = self.answer, self.share_plan
+
+    @classmethod
+    def of_one(cls, executor: Executor, name: str) -> Exchange:
+        """Exchange of a gateway without siblings, which has the whole budget and saves nothing."""
+        budget = SharedBudget(executor.ledger, name, time.monotonic(), least=1, first=True)
+        return cls(PlanInForce(executor, name), NO_SIBLINGS, budget, executor.ledger)
 
     async def run(self) -> None:
         """Take rounds until cancelled."""
         started = time.monotonic()
         while True:
-            if self._control.siblings.any:
+            if self.siblings.any:
                 await self.round()
             elif time.monotonic() > started + ALONE_S:
                 self._budget.complete(time.monotonic())
+            if self.plans.unsaved_reason is not None:
+                self.plans.save()
             self.save()
             await asyncio.sleep(min(MAX_ROUND_S, ROUND_S * max(1.0, self._budget.members / FEW)))
 
     async def share_plan(self) -> None:
         """Offer the plan in force to all siblings at once."""
-        await self.round(self._control.offer())
+        if self.siblings.any:
+            await self.round(self.plans.offer())
 
     async def round(self, offer: PlanOffer | None = None) -> None:
         """Ask every sibling once, and take what its answer says."""
-        ask = SiblingAsk(self._budget.ask(time.monotonic()), self._control.revision, offer)
+        ask = SiblingAsk(self._budget.ask(time.monotonic()), self.plans.revision, offer)
         answers = await self._ask(ask)
         known = not answers.silent
         for body in answers.bodies:
@@ -122,7 +141,7 @@ class Exchange:
 
     async def _ask(self, ask: SiblingAsk) -> SiblingAnswers:
         body = msgspec.json.encode(ask)
-        return await self._control.siblings.ask(EXCHANGE_PATH, method="PUT", body=body)
+        return await self.siblings.ask(EXCHANGE_PATH, method="PUT", body=body)
 
     async def answer(self, request: web.BaseRequest) -> SiblingAnswer:
         """PUT a sibling's question; what is lent is saved before it is sent."""
@@ -134,21 +153,21 @@ class Exchange:
         if any(answer.loan.credits):
             self.save()
         self._take(ask.offer)
-        return SiblingAnswer(answer, self._control.offer() if ask.revision < self._control.revision else None)
+        return SiblingAnswer(answer, self.plans.offer() if ask.revision < self.plans.revision else None)
 
     def _take(self, offer: PlanOffer | None) -> None:
         """Put a sibling's newer plan in force; one that does not fit is logged once, and changes nothing."""
         if offer is None or offer.revision == self._refused:
             return
         try:
-            self._control.take(offer)
+            self.plans.take(offer)
         except KwikenError as error:
             self._refused = offer.revision
             LOG.error("a sibling's plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED))  # noqa: TRY400
 
     async def leave(self) -> None:
         """Give up the own part, and tell the siblings."""
-        ask = SiblingAsk(self._budget.leave(time.monotonic()), self._control.revision)
+        ask = SiblingAsk(self._budget.leave(time.monotonic()), self.plans.revision)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 await self._ask(ask)
@@ -185,5 +204,8 @@ class Exchange:
                 history.buckets[-1] = work, spent + ahead, earned
             self._work[number] = account.work
             histories.append(history)
+        if histories == self._saved:
+            return
+        self._saved = histories
         with contextlib.suppress(OSError):
             replace_own(self._file, msgspec.json.encode(SavedAccounts(time.time(), histories)))

@@ -1,4 +1,4 @@
-"""Files that state the plan in force: the file that an operator edits, and the one that gateways share."""
+"""Plan file: an operator edits it, and its plan is in force."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Final
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine.files import read_file
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.gateway.control.control import Control
-from kwiken.runtime.gateway.control.plan_store import PlanStore, stamp_of
-from kwiken.runtime.gateway.control.steering import PERSON, Author
+from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
+from kwiken.runtime.gateway.control.plan_store import stamp_of
 
 LOG = logging.getLogger("kwiken.gateway")
 POLL_S: Final = 0.5  # interval of looks at a file
@@ -27,9 +26,9 @@ class PlanFile:
         error: message about the last content if it was invalid; None otherwise.
     """
 
-    def __init__(self, path: Path, control: Control) -> None:
+    def __init__(self, path: Path, plans: PlanInForce) -> None:
         self._path = path
-        self._control = control
+        self._plans = plans
         self.seen: tuple[int, int, int] | None = None
         self.error: str | None = None
 
@@ -49,23 +48,23 @@ class PlanFile:
             text = read_file(self._path, MAX_PLAN)
         except OSError as error:
             raise InputError(str(error.strerror), where=str(self._path)) from error
-        self._control.apply(text, where=str(self._path), first=first)
+        self._plans.apply(text, where=str(self._path), first=first, stamp=self.seen)
 
-    def resume(self, kept: PlanStore) -> None:
+    def resume(self) -> None:
         """Continue with the plan of another gateway, or with the file's plan if the file has changed since.
 
         A gateway that takes over has to serve: an error in either plan is logged, and the other one is used.
         """
-        note = kept.read()
+        note = self._plans.saved()
         if note is not None:
-            self._control.revision = note.revision
+            self._plans.revision = note.revision
         if note is None or note.stamp != stamp_of(self._path):
             if self._load():
                 return
         else:
             self.seen = note.stamp
         if note is not None:
-            kept.restore(note, self._control.adopt)
+            self._plans.resume(note)
 
     def _load(self) -> bool:
         """Read the file; returns whether it was valid. An invalid plan is logged, and the old one stays."""
@@ -89,34 +88,3 @@ class PlanFile:
                 continue
             if self._load():
                 LOG.warning("plan read again from %s", self._path, extra=about(Event.PLAN_READ))
-
-
-class SharedPlan:
-    """Plan that several gateways share by the file in which each saves it; a change by one reaches all.
-
-    Args:
-        kept: file of all gateways.
-    """
-
-    def __init__(self, kept: PlanStore, control: Control) -> None:
-        self._kept = kept
-        self._control = control
-
-    async def watch(self) -> None:
-        """Follow the file until cancelled. A file that is gone means that no plan could be saved: no plan."""
-        seen = self._kept.stamp
-        while True:
-            await asyncio.sleep(POLL_S)
-            stamp = self._kept.stamp
-            if stamp == seen:
-                continue
-            seen = stamp
-            note = self._kept.read()
-            if note is not None:
-                self._kept.trouble = None  # another gateway could save the plan of all
-                self._kept.restore(note, self._control.adopt)
-            elif stamp is None:
-                # Who acted stays known: with the file only the plan is lost.
-                author: Author | None = PERSON if self._control.author == PERSON else None
-                where, revision = str(self._kept.path), self._control.revision
-                self._control.adopt(b"null", where=where, author=author, revision=revision)

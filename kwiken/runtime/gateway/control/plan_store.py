@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from kwiken.base.errors import InputError, KwikenError
+from kwiken.base.errors import InputError
 from kwiken.base.machine.files import open_own, read_file, replace_own
 from kwiken.runtime.base.errors import PlanNotSavedError
 from kwiken.runtime.base.log_events import Event, about
@@ -127,25 +126,6 @@ class PlanStore:
                 extra=about(Event.SAVED_PLAN_UNREADABLE),
             )
             return None
-
-    @property
-    def stamp(self) -> tuple[int, int, int] | None:
-        """Version of the file: change time in nanoseconds, size, inode; None if there is no file."""
-        return stamp_of(self.path)
-
-    def restore(self, note: SavedPlan, adopt: Callable[..., object]) -> None:
-        """Put a saved plan in force; logs an error if it does not fit any more.
-
-        Args:
-            adopt: puts a plan in force; takes its text, as `where` the name of the source in errors, and its
-                author and revision.
-        """
-        try:
-            adopt(bytes(note.plan), where=str(self.path), author=note.author, revision=note.revision)
-        except KwikenError as error:
-            LOG.error(  # noqa: TRY400 - an input error needs no traceback
-                "the saved plan does not fit: %s", error, extra=about(Event.PLAN_REFUSED)
-            )
 
 
 def stamp_of(path: Path) -> tuple[int, int, int] | None:
