@@ -1,15 +1,14 @@
-"""Runs of the lined fleet as plain figures, and rows of medians, orders and leads over the seeds."""
+"""Runs of the lined fleet as plain figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
 from kwiken.allocator.waiting.distributions import fitted
 from kwiken.base.arrays import Bools, Floats
-from papers.figures.rows import FigureRow, median_row, order_row
 from papers.worlds.waiting.ablations import changed_world
 from papers.worlds.waiting.managers import LINED_MANAGERS
 from papers.worlds.waiting.outcome import LinedOutcome
@@ -22,18 +21,12 @@ LITTLE: Final = "loss below 10%, %"
 MEAN: Final = "mean performance, %"
 USED: Final = "cores used, %"
 BUT_FOR_WAIT: Final = "QoS kept but for the added wait, %"
-FLEET_NOTE: Final = (
-    "lined fleet with fixed laws (docs/allocate/waiting.md); median over the seeds, with the lowest and the "
-    "highest"
-)
-LEAD_NOTE: Final = "median over the seeds of the difference, with the lowest and the highest"
 LEAST_DEVIATION: Final = 1e-4  # below which a harmonic mean is undefined or nothing but that job
 GROUPS: Final = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 1.0)  # shortest jobs by their ideal time
 SHORT_OF_MEAN: Final = 2700 / 2601  # moment of Figure 6.2a, in the mean busy time of the source's pool
 SERIES_POINTS: Final = 200
 
 Figures = dict[str, float]
-Runs = Sequence[Mapping[str, Figures]]  # by seed, by manager
 
 
 def lined_figures(
@@ -114,30 +107,6 @@ def _busy(outcome: LinedOutcome) -> Figures:
         * float((times <= SHORT_OF_MEAN * times.mean()).mean()),
         f"family {family}": 1.0,
     }
-
-
-def level(
-    figure: str, metric: str, runs: Runs, manager: str, name: str, source: str = "", note: str = FLEET_NOTE
-) -> FigureRow:
-    """FigureRow of one figure of one manager: median over the seeds."""
-    return median_row(figure, metric, [run[manager].get(name, 0.0) for run in runs], source, note)
-
-
-def lead(
-    figure: str,
-    words: str,
-    runs: Runs,
-    first: str,
-    second: str,
-    name: str = KEPT,
-    source: str = "",
-) -> tuple[FigureRow, FigureRow]:
-    """Two rows of an order of two managers by a figure: seeds in which it holds, and the lead in points."""
-    leads = [run[first][name] - run[second][name] for run in runs]
-    return (
-        order_row(figure, f"{words}: {first} before {second}", [one > 0 for one in leads], source),
-        median_row(figure, f"{words}: lead of {first} over {second}, points", leads, source, LEAD_NOTE),
-    )
 
 
 def mean_error(predicted: Floats, seen: Floats, weights: Bools) -> float:

@@ -39,6 +39,7 @@ __all__ = [
 # study has cases, the result of a seed is a mapping from the case to its result.
 Value = str | tuple[Hashable, ...] | Callable[[Any], Any]
 Summary = Callable[[Sequence[float]], float]
+Metric = str | Callable[[list[Any]], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,8 @@ class StatedRow:
 
     Attributes:
         figure: figure, table or section of the source.
-        metric: quantity that is measured, with its unit; of an order, its words.
+        metric: quantity that is measured, with its unit; of an order, its words; a function gives either from
+            the list of all seeds' results.
         value: how ours is obtained from the result of one seed; of an order, whether it holds.
         source: the source's value or claim, as a text; empty where it gives none.
         note: conditions of our measurement, or the reason for a difference; None for the study's own.
@@ -57,10 +59,11 @@ class StatedRow:
         over: how values of the seeds become one.
         spread: whether the lowest and the highest of the seeds are shown.
         whole: whether `value` takes the list of all seeds' results, and gives one figure.
+        shown: whether there is such a row, by the list of all seeds' results; None for always.
     """
 
     figure: str
-    metric: str
+    metric: Metric
     value: Value
     source: str = ""
     note: str | None = None
@@ -70,34 +73,18 @@ class StatedRow:
     over: Summary = statistics.median
     spread: bool = True
     whole: bool = False
+    shown: Callable[[list[Any]], object] | None = None
 
 
 def level(
-    figure: str,
-    metric: str,
-    value: Value,
-    source: str = "",
-    note: str | None = None,
-    *,
-    scale: float = 1.0,
-    bound: Bound | None = None,
-    kind: RowKind | None = None,
-    over: Summary = statistics.median,
-    spread: bool = True,
+    figure: str, metric: Metric, value: Value, source: str = "", note: str | None = None, **options: Any
 ) -> StatedRow:
-    """FigureRow of a measured value: the median over the seeds, with the lowest and the highest."""
-    return StatedRow(
-        figure=figure,
-        metric=metric,
-        value=value,
-        source=source,
-        note=note,
-        scale=scale,
-        bound=bound,
-        kind=kind,
-        over=over,
-        spread=spread,
-    )
+    """FigureRow of a measured value: the median over the seeds, with the lowest and the highest.
+
+    Args:
+        options: attributes of `StatedRow`.
+    """
+    return StatedRow(figure=figure, metric=metric, value=value, source=source, note=note, **options)
 
 
 def levels(figure: str, entries: Iterable[tuple[str, Value, str]], **options: Any) -> Iterator[StatedRow]:
@@ -105,16 +92,14 @@ def levels(figure: str, entries: Iterable[tuple[str, Value, str]], **options: An
     return (level(figure, metric, value, source, **options) for metric, value, source in entries)
 
 
-def order(figure: str, words: str, holds: Value, source: str = "", note: str | None = None) -> StatedRow:
+def order(figure: str, words: Metric, holds: Value, source: str = "", note: str | None = None) -> StatedRow:
     """FigureRow of an order, which holds in a seed if `holds` is true of its result."""
-    return StatedRow(figure=figure, metric=words, value=holds, source=source, note=note, kind=RowKind.ORDER)
+    return level(figure, words, holds, source, note, kind=RowKind.ORDER)
 
 
 def exact(figure: str, metric: str, value: Value, source: str = "", note: str | None = None) -> StatedRow:
     """FigureRow of a closed form."""
-    return StatedRow(
-        figure=figure, metric=metric, value=value, source=source, note=note, kind=RowKind.EXACT, spread=False
-    )
+    return level(figure, metric, value, source, note, kind=RowKind.EXACT, spread=False)
 
 
 def given(row: StatedRow) -> StatedRow:
@@ -123,12 +108,10 @@ def given(row: StatedRow) -> StatedRow:
 
 
 def pooled(
-    figure: str, metric: str, value: Callable[[list[Any]], float], source: str = "", **options: Any
+    figure: str, metric: Metric, value: Callable[[list[Any]], float], *texts: str, **options: Any
 ) -> StatedRow:
-    """FigureRow of one figure of all seeds together; options are attributes of `StatedRow`."""
-    return StatedRow(
-        figure=figure, metric=metric, value=value, source=source, whole=True, spread=False, **options
-    )
+    """FigureRow of one figure of all seeds together; texts and options are those of `level`."""
+    return level(figure, metric, value, *texts, whole=True, spread=False, **options)
 
 
 @dataclass(frozen=True)
@@ -160,6 +143,7 @@ def study(
     seeds: int,
     rows: Iterable[StatedRow],
     *,
+    arguments: tuple[Any, ...] = (),
     cases: Iterable[Hashable] | None = None,
     plots: Iterable[PlotOf] = (),
     note: str = "",
@@ -170,19 +154,20 @@ def study(
     Args:
         job: module-level function of the case and, last, a seed.
         seeds: number of seeds, counted from the first one.
+        arguments: arguments of a job without cases, before the seed.
         cases: arguments of each case, a tuple of several or the only one; None for a job of the seed alone.
         note: note of rows that have none of their own.
         first_seed: the first seed.
     """
     stated, drawn = tuple(rows), tuple(plots)
     names = None if cases is None else tuple(cases)
-    arguments = [()] if names is None else [one if isinstance(one, tuple) else (one,) for one in names]
+    each = [arguments] if names is None else [one if isinstance(one, tuple) else (one,) for one in names]
     return over_seeds(
         name,
         job,
         seeds,
         partial(_conclude, stated, drawn, names, note),
-        arguments,
+        each,
         figures=_figures(stated, drawn),
         first_seed=first_seed,
     )
@@ -223,22 +208,24 @@ def _conclude(
         if names is None
         else [dict(zip(names, each, strict=True)) for each in zip(*results, strict=True)]
     )
-    return Findings(tuple(_row(one, seeds, note) for one in rows), tuple(_plot(one, seeds) for one in plots))
+    shown = (one for one in rows if one.shown is None or one.shown(seeds))
+    return Findings(tuple(_row(one, seeds, note) for one in shown), tuple(_plot(one, seeds) for one in plots))
 
 
 def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow:
     words = note if stated.note is None else stated.note
+    metric = stated.metric(seeds) if callable(stated.metric) else stated.metric
     if stated.whole:
         assert callable(stated.value)
-        values = [stated.scale * float(stated.value(seeds))]
+        found = [stated.value(seeds)]
     else:
         found = [obtained(stated.value, seed) for seed in seeds]
-        if stated.kind is RowKind.ORDER:
-            return order_row(stated.figure, stated.metric, found, stated.source, words)
-        values = [stated.scale * float(one) for one in found]
+    if stated.kind is RowKind.ORDER:
+        return order_row(stated.figure, metric, found, stated.source, words)
+    values = [stated.scale * float(one) for one in found]
     return row(
         stated.figure,
-        stated.metric,
+        metric,
         stated.over(values),
         source=stated.source,
         note=words,
