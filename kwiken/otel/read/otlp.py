@@ -145,12 +145,13 @@ class OtlpReader:
         stated_own = together.find(MARK) >= 0
         own = self._own.decode(attributes, len(batch.notes)) if stated_own else OwnSpans([-1] * len(spans))
         shares = states_share(together)
-        for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):
-            share = share_of_state(span.traceState) if span.traceState else None
-            if share is None and shares and states_share(raw):
-                share = share_of_attributes(self._plain(raw))
-            if share is not None:
-                batch.shares[place] = share
+        if shares or any([span.traceState for span in spans]):  # a list is quicker than a generator
+            for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):
+                share = share_of_state(span.traceState) if span.traceState else None
+                if share is None and shares and states_share(raw):
+                    share = share_of_attributes(self._plain(raw))
+                if share is not None:
+                    batch.shares[place] = share
         said = self._said(groups, attributes, own.which)
         ops, callees = [each.op for each in said], [each.callee for each in said]
         names = self._store.names
