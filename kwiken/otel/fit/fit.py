@@ -21,7 +21,7 @@ from kwiken.otel.fit.foreign.like_profile import fit_like, origin_of
 from kwiken.otel.fit.foreign.reads_below import Below, seen_below
 from kwiken.otel.fit.foreign.stage_names import short_ends, short_names
 from kwiken.otel.fit.own import fit_own
-from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen
+from kwiken.otel.fit.sampled_requests import repeated, sample_shares, slow_were_chosen, trace_shares
 from kwiken.otel.trace.forest import Forest, without_operations
 from kwiken.otel.trace.load import Progress, read_forest
 from kwiken.otel.trace.request_classes import BY_ROOT, request_traits, with_kinds
@@ -265,7 +265,7 @@ class _Read(NamedTuple):
         if kind_by is not None:
             profile = with_kinds(profile, part, requests, kind_by)
         profile = with_dependence(profile, request_traits(part, requests.rows))
-        shares, stated = sample_shares(part, requests.rows)
+        shares, stated = sample_shares(part, requests.rows, trace_shares(part))
         chosen = 0 if stated else slow_were_chosen(profile.latency_ms)
         if chosen and profile.classes is not None:  # two kinds of requests make a step too
             by_class = (profile.latency_ms[profile.classes == each] for each in np.unique(profile.classes))
@@ -282,12 +282,11 @@ class _Read(NamedTuple):
         short = short_names(forest.names.operations[op] for op in ops)
         order = np.argsort(self.found.kinds, kind="stable")
         first, last = (np.searchsorted(self.found.kinds[order], ops, side) for side in ("left", "right"))
-        kinds, repeated_parts = [], {}
+        kinds, repeated_parts, by_trace = [], {}, trace_shares(forest)
         for place, op in enumerate(ops):
             rows = self.found.rows[order[first[place] : last[place]]]
-            latency_ms = repeated(
-                (forest.end[rows] - forest.start[rows]) / 1e6, sample_shares(forest, rows)[0]
-            )
+            shares, _ = sample_shares(forest, rows, by_trace)
+            latency_ms = repeated((forest.end[rows] - forest.start[rows]) / 1e6, shares)
             p50, p99 = percentiles_of(latency_ms, (50, 99))
             if place < _MAX_KINDS_LEARNED and not len(self.found.own):
                 repeated_parts[label(forest, op)] = repeated_part(forest, rows)

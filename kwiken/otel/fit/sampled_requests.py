@@ -21,7 +21,17 @@ MIN_SPREAD: Final = 0.01  # of the requests at the edge: those of one fixed late
 _ROUND: Final = np.array([1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 8.0])
 
 
-def sample_shares(forest: Forest, rows: Ints) -> tuple[Floats, bool]:
+def trace_shares(forest: Forest) -> Floats:
+    """(traces,): probability that the topmost span with one states, of each trace; NaN where none does."""
+    stated = forest.spans["share"].astype(np.float64)
+    by_trace = np.full(int(forest.trace.max(initial=-1)) + 1, np.nan)
+    known = np.flatnonzero(~np.isnan(stated))
+    order = known[np.argsort(-forest.depth[known], kind="stable")]
+    by_trace[forest.trace[order]] = stated[order]  # of several the topmost is written last
+    return by_trace
+
+
+def sample_shares(forest: Forest, rows: Ints, by_trace: Floats) -> tuple[Floats, bool]:
     """Probability with which each request was kept, relative to the likeliest one of others' samplers.
 
     Equal probabilities thus weigh nothing: repeated requests would seem to prove more than they do. A request
@@ -31,16 +41,13 @@ def sample_shares(forest: Forest, rows: Ints) -> tuple[Floats, bool]:
     Args:
         forest: forest of all spans.
         rows: (n,) rows of the requests' spans.
+        by_trace: `trace_shares` of the forest.
 
     Returns:
         (n,) probabilities, above 0, and whether any request states one; our own runtime's are absolute.
     """
-    stated = forest.spans["share"].astype(np.float64)
-    by_trace = np.full(int(forest.trace.max(initial=-1)) + 1, np.nan)
-    known = np.flatnonzero(~np.isnan(stated))
-    order = known[np.argsort(-forest.depth[known], kind="stable")]
-    by_trace[forest.trace[order]] = stated[order]  # of several the topmost is written last
-    shares = np.where(np.isnan(stated[rows]), by_trace[forest.trace[rows]], stated[rows])
+    stated = forest.spans["share"][rows].astype(np.float64)
+    shares = np.where(np.isnan(stated), by_trace[forest.trace[rows]], stated)
     own = forest.spans["own"][rows] >= 0
     said = bool(own.any() or not np.isnan(shares).all())
     shares = np.nan_to_num(shares, nan=1.0)

@@ -189,8 +189,9 @@ def states_instance(raw: bytes, marks: tuple[bytes, ...]) -> bool:
 class Names:
     """Numbers for pairs of service and operation, for other texts, and for the notes that spans share.
 
-    `notes` are rows of `OWN` without busy time and worth: our spans of one stage, shard and replica share
-    them. `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
+    `services` holds, by number of an operation, the number of its service. `notes` are rows of `OWN` without
+    busy time and worth: our spans of one stage, shard and replica share them.
+    `stated` holds, by number of an operation, those attributes of its first span that are in `ADDRESS`.
     `from_paths` holds, by number of an operation that was named by a concrete path, that of the span's name.
     `methods` holds, by number of an operation, the HTTP methods that any of its spans states.
     `homes` holds, by number of the text that names an instance, its machine and its zone, empty for none.
@@ -198,6 +199,7 @@ class Names:
     """
 
     operations: list[tuple[str, str]] = field(default_factory=list)
+    services: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
@@ -211,6 +213,7 @@ class Names:
     _instances: dict[bytes, int] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
     _by_service: dict[str, dict[str, int]] = field(default_factory=dict)
+    _service_numbers: dict[str, int] = field(default_factory=dict)
     _by_text: dict[str, int] = field(default_factory=dict)
     _by_note: dict[Note, int] = field(default_factory=dict)
 
@@ -240,7 +243,9 @@ class Names:
                 f"there are more than {MAX_NAMES} operations; an operation's name must not hold identifiers"
             )
         number = len(self.operations)
-        self.operations.append((service[:MAX_NAME], operation[:MAX_NAME]))
+        name = service[:MAX_NAME]
+        self.operations.append((name, operation[:MAX_NAME]))
+        self.services.append(self._service_numbers.setdefault(name, len(self._service_numbers)))
         self._by_service[service][operation] = number
         return number
 
@@ -334,7 +339,8 @@ class Names:
             ops: numbers of the operations of some spans.
             attributes: attributes of one of these spans, by its index.
         """
-        for op in set(ops) - self.stated.keys() - {NO_CALLEE}:
+        # A difference with the keys would go through all of them for each few spans.
+        for op in [op for op in set(ops) if op not in self.stated and op != NO_CALLEE]:
             found = attributes(ops.index(op))
             self.stated[op] = {
                 key: str(found[key])[:MAX_NAME] for key in ADDRESS if found.get(key) not in (None, "")

@@ -145,7 +145,7 @@ class OtlpReader:
         stated_own = together.find(MARK) >= 0
         own = self._own.decode(attributes, len(batch.notes)) if stated_own else OwnSpans([-1] * len(spans))
         shares = states_share(together)
-        if shares or any([span.traceState for span in spans]):  # a list is quicker than a generator
+        if shares or any(span.traceState for span in spans):
             for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):
                 share = share_of_state(span.traceState) if span.traceState else None
                 if share is None and shares and states_share(raw):

@@ -144,8 +144,7 @@ def grow(store: SpanStore) -> Forest:
 
 def services_of(names: Names) -> Ints:
     """Number of the service of each operation, in the order in which services were read."""
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(service, len(numbers)) for service, _ in names.operations], np.int64)
+    return np.array(names.services, np.int64)
 
 
 def without_operations(forest: Forest, patterns: Iterable[str]) -> Forest:
