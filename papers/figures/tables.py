@@ -25,6 +25,7 @@ __all__ = [
     "PlotLine",
     "PlotOf",
     "StatedRow",
+    "above",
     "exact",
     "given",
     "level",
@@ -32,6 +33,7 @@ __all__ = [
     "once",
     "order",
     "pooled",
+    "ratio",
     "study",
 ]
 
@@ -58,6 +60,7 @@ class StatedRow:
         scale: factor from the unit of the result to that of the metric.
         over: how values of the seeds become one.
         spread: whether the lowest and the highest of the seeds are shown.
+        ordered: whether the row is of an order.
         whole: whether `value` takes the list of all seeds' results, and gives one figure.
         shown: whether there is such a row, by the list of all seeds' results; None for always.
     """
@@ -72,6 +75,7 @@ class StatedRow:
     scale: float = 1.0
     over: Summary = statistics.median
     spread: bool = True
+    ordered: bool = False
     whole: bool = False
     shown: Callable[[list[Any]], object] | None = None
 
@@ -94,12 +98,22 @@ def levels(figure: str, entries: Iterable[tuple[str, Value, str]], **options: An
 
 def order(figure: str, words: Metric, holds: Value, source: str = "", note: str | None = None) -> StatedRow:
     """FigureRow of an order, which holds in a seed if `holds` is true of its result."""
-    return level(figure, words, holds, source, note, kind=RowKind.ORDER)
+    return level(figure, words, holds, source, note, kind=RowKind.ORDER, ordered=True)
 
 
 def exact(figure: str, metric: str, value: Value, source: str = "", note: str | None = None) -> StatedRow:
     """FigureRow of a closed form."""
     return level(figure, metric, value, source, note, kind=RowKind.EXACT, spread=False)
+
+
+def ratio(first: Value, second: Value) -> Callable[[Any], float]:
+    """Value of a row: one value of a seed's result over another."""
+    return lambda result: float(obtained(first, result) / obtained(second, result))
+
+
+def above(first: Value, second: Value) -> Callable[[Any], bool]:
+    """Value of an order: whether one value of a seed's result is above another."""
+    return lambda result: bool(obtained(first, result) > obtained(second, result))
 
 
 def given(row: StatedRow) -> StatedRow:
@@ -220,8 +234,10 @@ def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow:
         found = [stated.value(seeds)]
     else:
         found = [obtained(stated.value, seed) for seed in seeds]
-    if stated.kind is RowKind.ORDER:
-        return order_row(stated.figure, metric, found, stated.source, words)
+    if stated.ordered:
+        return order_row(
+            stated.figure, metric, found, stated.source, words, kind=stated.kind or RowKind.ORDER
+        )
     values = [stated.scale * float(one) for one in found]
     return row(
         stated.figure,

@@ -1,22 +1,25 @@
-"""Runs of the simulated cloud as plain figures, and rows of medians and orders over the seeds."""
+"""Runs of the simulated cloud as plain figures: strategies, mapping policies and sweeps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from papers.figures.rows import FigureRow, RowKind, median_row
+from papers.worlds.cloud.mapping import POLICIES
 from papers.worlds.cloud.scenarios import draw_jobs
 from papers.worlds.cloud.settings import CloudSettings, CloudStrategy
 from papers.worlds.cloud.simulation import run_cloud
 
 RATIO: Final = 2.74  # price on demand over the reserved one, in the source
-LEVEL_NOTE: Final = (
-    "simulated cloud with fixed laws (docs/allocate/provision.md); median over the seeds, with the lowest "
-    "and the highest"
-)
+NAMES: Final = ("SR", "OdF", "OdM", "HF", "HM")
+WARM: Final = 60  # samples of ten seconds before the load has filled up
+TYPICAL_S: Final = 15.5
+SPIN_UPS_S: Final = (0.0, 15.5, 120.0)
+LOADS: Final = (0.0, 0.5, 1.0)
+RETENTIONS: Final = (0.0, 10.0, 1000.0)
+SHARES: Final = (0.0, 0.4, 0.8, 1.0)
 
 Figures = dict[str, float]
 
@@ -78,19 +81,43 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def level(
-    figure: str,
-    metric: str,
-    values: Sequence[float],
-    source: str = "",
-    note: str = LEVEL_NOTE,
-    *,
-    kind: RowKind | None = None,
-) -> FigureRow:
-    """Row of a median over the seeds."""
-    return median_row(figure, metric, values, source, note, kind=kind)
+def drawn(scenario: str, seed: int) -> Figures:
+    """Figures of the draw of a scenario."""
+    jobs = draw_jobs(scenario, seed)
+    cores = jobs.ideal_cores()[WARM:]
+    work = jobs.cores * jobs.length_s
+    return {
+        "lowest": float(cores.min()),
+        "highest": float(cores.max()),
+        "mean": float(cores.mean()),
+        "jobs ratio": float((~jobs.latency).sum() / jobs.latency.sum()),
+        "cores ratio": float(work[~jobs.latency].sum() / work[jobs.latency].sum()),
+        "arrivals": float(len(jobs.cores)),
+        "length": float(jobs.length_s.mean()) / 60,
+        "end": float(np.quantile(jobs.arrival_s + jobs.length_s, 0.99)) / 60,
+        "demanding": float((jobs.quality > 0.8).mean()),  # noqa: PLR2004 - policy P2
+    }
 
 
-def of(results: Sequence[Figures], value: Callable[[Figures], float]) -> list[float]:
-    """One value of each seed's figures."""
-    return [value(each) for each in results]
+def played(scenario: str, profiles: bool, seed: int) -> dict[str, Figures]:  # noqa: FBT001 - an argument of a job
+    """Figures of every strategy on one scenario."""
+    settings = CloudSettings(profiles=profiles)
+    return {name: cloud_figures(scenario, name, settings, seed) for name in NAMES}
+
+
+def mapped(hybrid: str, seed: int) -> dict[str, Figures]:
+    """Figures of every policy under one hybrid, high variability."""
+    return {policy: cloud_figures("high", hybrid, CloudSettings(policy=policy), seed) for policy in POLICIES}
+
+
+def swept(kind: str, name: str, seed: int) -> list[Figures]:
+    """Figures of one strategy at each point of a sweep, high variability."""
+    if kind == "spin-up":
+        every = [CloudSettings(spin_up_factor=point / TYPICAL_S) for point in SPIN_UPS_S]
+    elif kind == "load":
+        every = [CloudSettings(outside_load=point) for point in LOADS]
+    elif kind == "retention":
+        every = [CloudSettings(retention=point) for point in RETENTIONS]
+    else:
+        return [cloud_figures("high", name, CloudSettings(), seed, share) for share in SHARES]
+    return [cloud_figures("high", name, settings, seed) for settings in every]

@@ -6,8 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from papers.figures.rows import Findings, Part, order_row, over_seeds
-from papers.hcloud.runs import level
 from papers.worlds.cloud.weather import (
     HOST_SPREAD,
     RESOURCES,
@@ -21,7 +19,6 @@ from papers.worlds.cloud.weather import (
 
 INSTANCES: Final = 40
 SENSITIVITY: Final = {"batch": 50.0, "latency": 85.0}  # pressure that the job causes on two resources
-STEADY: Final = 0.03  # coefficient of variation that counts as none
 FAILING: Final = 4.0  # slowdown at which a run on the smallest node counts as failed
 
 
@@ -49,43 +46,3 @@ def spread_by_size(seed: int) -> dict[str, float]:
             found[f"{kind} {size}"] = float(factors.std() / factors.mean())
             found[f"{kind} {size} failed"] = float((factors > FAILING).sum())
     return found
-
-
-def _rows(results: list[list[dict[str, float]]]) -> Findings:
-    (seeds,) = results
-    rows = []
-    for figure, kind in (("Figure 1", "batch"), ("Figure 2", "latency")):
-        for size in SIZES:
-            source = "large" if size < 8 else "small"  # noqa: PLR2004 - cores, as in the source
-            rows.append(
-                level(
-                    figure,
-                    f"{kind}: coefficient of variation, {size} cores",
-                    [one[f"{kind} {size}"] for one in seeds],
-                    source,
-                )
-            )
-        rows.append(
-            level(
-                figure,
-                f"{kind}: runs of {INSTANCES} that lost a factor of {FAILING:g} or more, 1 core",
-                [one[f"{kind} 1 failed"] for one in seeds],
-                "some micro instances fail",
-            )
-        )
-        rows.append(
-            order_row(
-                figure,
-                f"{kind}: 16 cores vary least, by at most 3%",
-                [
-                    one[f"{kind} 16"] <= min(STEADY, *(one[f"{kind} {size}"] for size in (1, 2, 4)))
-                    for one in seeds
-                ],
-            )
-        )
-    return Findings(tuple(rows))
-
-
-def variability(seeds: int) -> tuple[Part, ...]:
-    """Variability by size."""
-    return (over_seeds("variability", spread_by_size, seeds, _rows, figures=("Figure 1", "Figure 2")),)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from papers.figures.rows import Reproduction, run
 from papers.hcloud.better import out_of_sample
-from papers.hcloud.runs import level
 from papers.sources import reproduction
 
 
@@ -33,8 +32,3 @@ def test_a_decision_is_near_hindsight_on_loads_that_were_not_used() -> None:
     for shape in ("shop", "batch"):
         for seed in range(4):
             assert out_of_sample(shape, 1.6, seed)["decided"] <= 0.03
-
-
-def test_rows_say_their_spread() -> None:
-    found = level("Figure 1", "cost", [1.0, 3.0, 2.0])
-    assert (found.ours, found.low, found.high) == (2.0, 1.0, 3.0)
