@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.waiting.chances import stationary_chance
-from kwiken.allocator.waiting.distributions import BusyFamily, normal
 from papers.arq.runs import (
     BUT_FOR_WAIT,
     GROUPS,
@@ -36,10 +34,12 @@ from papers.figures.tables import (
 )
 from papers.worlds.fleet.platforms import LOCAL
 from papers.worlds.waiting.head_of_line import borrowing_waits
+from papers.worlds.waiting.lines.chances import stationary_chance
+from papers.worlds.waiting.lines.distributions import BusyFamily, normal
 from papers.worlds.waiting.rules import ABLATIONS
 
 FLEET: Final = (
-    "lined fleet with fixed laws (docs/allocate/waiting.md); median over the seeds, with the lowest and the "
+    "lined fleet with fixed laws (papers/results/arq.md); median over the seeds, with the lowest and the "
     "highest"
 )
 LEAD: Final = "median over the seeds of the difference, with the lowest and the highest"

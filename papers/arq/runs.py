@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.waiting.distributions import fitted
 from kwiken.base.arrays import Bools, Floats
 from papers.worlds.waiting.ablations import changed_world
+from papers.worlds.waiting.lines.distributions import fitted
 from papers.worlds.waiting.managers import LINED_MANAGERS
 from papers.worlds.waiting.outcome import LinedOutcome
 from papers.worlds.waiting.rules import ABLATIONS

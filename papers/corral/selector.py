@@ -7,8 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.racks.selection import SelectionPolicy
-from kwiken.batch.racks.tree import RackTree
+from papers.corral.rack_tree import RackTree
 from papers.corral.requests import (
     DISK,
     MEAN_BANDWIDTH,
@@ -19,6 +18,7 @@ from papers.corral.requests import (
     shared_fairly,
 )
 from papers.corral.runs import FIRST_SEED, below, change, level, order
+from papers.corral.tuple_selection import SelectionPolicy
 from papers.figures.rows import (
     FigureRow,
     Findings,

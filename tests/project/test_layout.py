@@ -162,7 +162,7 @@ def test_verbs_of_the_second_half_are_known_by_their_table(tmp_path: Path) -> No
     cases = (
         (["--help"], "advise", "classify"),
         (["up", "--help"], "--replicas", "--prices"),
-        (["export", "--help"], "|envoy|", "|kueue|"),
+        (["export", "--help"], "|envoy|", "|karpenter|"),
     )
     for words, kept, gone in cases:
         done = subprocess.run(

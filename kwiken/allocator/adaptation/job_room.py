@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
@@ -13,21 +12,17 @@ from kwiken.allocator.placement.node_ledger import Draw, DrawKind
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats
 
-WHOLE: Final = 100.0  # quality of an empty node of the fastest class
-
 
 @dataclass(frozen=True)
 class NodeRoom:
     """What a node offers to one more job.
 
     Attributes:
-        quality: pressure that it still bears, its speed counted in, from 0 to 100.
         cores: number of free cores.
         memory_gb: free memory, in units of GB.
     """
 
     node: str
-    quality: float
     cores: float
     memory_gb: float
 
@@ -46,22 +41,14 @@ class JobRoom:
         self._draws: dict[str, Draw] = {}
 
     def rooms(self) -> list[NodeRoom]:
-        """Room of every node that has a free core or a part of one, in the order of the nodes.
-
-        The quality of a node is the pressure that one more job may exert there without hurting anybody: what
-        the speed of the node leaves over that of its residents, and no more than their slack, over all
-        sources (ARQ, section 2.2).
-        """
+        """Room of every node that has a free core or a part of one, in the order of the nodes."""
         ledger = self._replicas.ledger
         found = []
         for index, node in enumerate(ledger.cluster.nodes):
             cores = float(ledger.free_cores[index])
             if cores <= 0 or node.name in self._replicas.blocked_nodes:
                 continue
-            left = self._speeds[node.name] - ledger.pressure[:, index]
-            bearable = np.minimum(left, ledger.slack[:, index]).clip(min=0.0)
-            memory_gb = float(ledger.free_memory_gb[index])
-            found.append(NodeRoom(node.name, WHOLE * float(bearable.mean()), cores, memory_gb))
+            found.append(NodeRoom(node.name, cores, float(ledger.free_memory_gb[index])))
         return found
 
     def speed(self, node: str) -> float:

@@ -21,12 +21,14 @@ from kwiken.base.extras import require
 from kwiken.cli.allocate.place_traffic import Distances, distances, load_demand, nearby, show_distances
 from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PLACEMENT, MAX_PROFILES, MAX_WORKLOADS_FILE
 from kwiken.cli.shared.options import (
+    NameChoice,
     Real,
     json_option,
     load_plan,
     needs_extra,
     out_option,
     refuse_shared_stdout,
+    removed_option,
     seed_option,
 )
 
@@ -65,16 +67,6 @@ MAX_REPLICAS_SHOWN: Final = 60
 UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
 
 
-class SchedulerName(click.Choice[str]):
-    """Name of a scheduler; one of an earlier release is refused with the name of what to use."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name, if there is such a scheduler."""
-        if value in REMOVED:
-            self.fail(f"{value!r} was removed; use {REMOVED[value]!r}", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 @click.command()
 @click.argument("nodes", metavar="NODES")
 @click.argument("workloads", metavar="WORKLOADS")
@@ -93,7 +85,7 @@ class SchedulerName(click.Choice[str]):
 @click.option(
     "--scheduler",
     "chosen",
-    type=SchedulerName(SCHEDULERS),
+    type=NameChoice(SCHEDULERS, REMOVED),
     default=SCHEDULERS[0],
     show_default=True,
     help="What chooses nodes and sizes; the last six are for comparison.",
@@ -136,12 +128,7 @@ class SchedulerName(click.Choice[str]):
     help="Who sends how much to whom, from kwiken traffic fit: callers and callees are brought together, at "
     "no more cost and no target lost.",
 )
-@click.option(
-    "--lines",
-    "lines_file",
-    metavar="FILE",
-    help="Write the lines in which the workloads would wait by the quality of node that they need, as JSON.",
-)
+@removed_option("--lines", "python -m papers arq, in a checkout of kwiken's source")
 @click.option("--plan", "plan_file", metavar="FILE", help="Plan whose copies and threads need cores too.")
 @click.option("--explain", is_flag=True, help="Show the factors of each prediction, and who costs whom what.")
 @click.option("--compare", is_flag=True, help="Show what every scheduler makes of it.")
@@ -165,7 +152,6 @@ def command(
     advise: str | None,
     beside: str | None,
     traffic: str | None,
-    lines_file: str | None,
     plan_file: str | None,
     explain: bool,
     compare: bool,
@@ -187,9 +173,9 @@ def command(
         stream=stream,
         advise=advise is not None,
         journal=journal is not None,
-        single=bool(out or picture or beside or traffic or lines_file or explain or compare or as_json),
+        single=bool(out or picture or beside or traffic or explain or compare or as_json),
     )
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", lines=lines_file == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
     running = None if beside is None else _load_placement(beside)
     plan = None if plan_file is None else load_plan(plan_file)
     cluster, wanted, by_name = _documents(nodes, workloads, profiles)
@@ -199,7 +185,6 @@ def command(
 
     requests = _requests(wanted, by_name, cluster, Caution(confidence=confidence), plan, plan_file)
     demand = None if traffic is None else load_demand(traffic, wanted, cluster)
-    _write_lines(requests, cluster, lines_file, f"{nodes}, {workloads}, {profiles}")
     sampler = None
     if chosen == "sampled":
         from kwiken.cli.allocate.place_sampled import SampledSettings, answered, sampler_for, sampler_words
@@ -230,8 +215,8 @@ def command(
         print_json({"placement": placement, "explanation": told, "schedulers": compared, "room": room} | more)
     else:
         unkept = {one.request.name for one in admissions if not one.request.keeps_latency}
-        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture, lines_file})
-        _show_more(told, compared, both, to_stderr="-" in {out, picture, lines_file})
+        _show(placement, wanted, room, unkept, to_stderr="-" in {out, picture})
+        _show_more(told, compared, both, to_stderr="-" in {out, picture})
         note_written(out)
     _end(placement)
 
@@ -291,25 +276,6 @@ def _write(
         from kwiken.cli.allocate.pictures.placement_picture import draw_placement
 
         write_text(picture, draw_placement(admissions, ledger))
-
-
-def _write_lines(
-    requests: Sequence[PlacementRequest], cluster: Cluster, path: str | None, source: str
-) -> None:
-    """Write the lines of the workloads where they are asked for, and say what each has."""
-    if path is None:
-        return
-    from kwiken.allocator.waiting.quality_classes import CLASSES
-    from kwiken.allocator.waiting.scores.lines_for_jobs import planned_lines
-
-    found = planned_lines(requests, cluster, count=CLASSES, source=source)
-    write_text(path, found.to_json())
-    note_written(path)
-    for line in found.lines:
-        note(
-            f"{line.name}: quality above {line.above:g}, {len(line.jobs)} jobs, {len(line.nodes)} nodes "
-            f"with {line.cores:g} cores"
-        )
 
 
 def _end(placement: Placement) -> None:

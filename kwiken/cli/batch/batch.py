@@ -16,13 +16,6 @@ COMMANDS: Final = {
     "predict": LazyCommand(
         "kwiken.cli.batch.batch_predict", "Predict how long a job takes with other executors, links or input."
     ),
-    "admit": LazyCommand(
-        "kwiken.cli.batch.batch_admit",
-        "Reserve executors and bandwidth for jobs with deadlines, so that balance is kept.",
-    ),
-    "copies": LazyCommand(
-        "kwiken.cli.batch.batch_copies", "Apportion copies of long tasks over the stages of jobs."
-    ),
     "profile": LazyCommand(
         "kwiken.cli.batch.batch_profile", "Run a job of Dask once on one worker, and learn from it."
     ),
@@ -37,8 +30,12 @@ COMMANDS: Final = {
         "Choose racks, order and places of data of jobs; the bound and the gap.",
     ),
 }
+REMOVED: Final = {
+    "admit": "`kwiken batch predict --deadline`, which says the fewest executors",
+    "copies": "the speculation of the engine, such as spark.speculation",
+}
 
 
-@click.command(cls=LazyGroup, name="batch", lazy=COMMANDS, noun="command")
+@click.command(cls=LazyGroup, name="batch", lazy=COMMANDS, removed=REMOVED, noun="command")
 def command() -> None:
     """Predict how long batch jobs take with other resources, and plan where they run."""

@@ -1,4 +1,4 @@
-"""Settings of other programs from placements, provisions, lines and plans of racks."""
+"""Settings of other programs from placements, provisions and plans of racks."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 MANIFESTS: Final = ("compose", "kubernetes")
 POOLS: Final = ("karpenter",)
-QUEUES: Final = ("kueue",)
 ENGINES: Final = ("spark", "yarn", "dask")  # of batch jobs; a plan of racks goes to kubernetes too
-PROGRAMS: Final = (*MANIFESTS, *POOLS, *QUEUES, *ENGINES)
+PROGRAMS: Final = (*MANIFESTS, *POOLS, *ENGINES)
 MAX_PROVISION: Final = 16 * MIB
 MAX_RACK_PLAN: Final = 256 * MIB
 HEAD: Final = 4096  # characters by which a plan of racks is told from a placement
@@ -40,7 +39,7 @@ def kept_stages(service: Service, nodes: str, workloads: str, profiles: str) -> 
 
 
 def write_document(path: str, program: str, out: str) -> None:
-    """Write the replicas of a placement, the node pools of a provision, the queues of lines, or racks.
+    """Write the replicas of a placement, the node pools of a provision, or racks.
 
     Args:
         program: name of the program to write settings for, one of PROGRAMS.
@@ -51,9 +50,6 @@ def write_document(path: str, program: str, out: str) -> None:
     """
     if program in POOLS:
         _write_pools(path, out)
-        return
-    if program in QUEUES:
-        _write_queues(path, out)
         return
     text = read_text(path, MAX_RACK_PLAN if program in ENGINES else MAX_PLACEMENT)
     if program in ENGINES or (program == "kubernetes" and '"minimise":' in text[:HEAD]):
@@ -83,12 +79,3 @@ def _write_pools(path: str, out: str) -> None:
     from kwiken.export.provisions.karpenter import karpenter_pools
 
     write_text(out, karpenter_pools(Provision.from_json(text, where=path), where=path))
-
-
-def _write_queues(path: str, out: str) -> None:
-    """Write a queue for each line, in one cohort."""
-    text = read_text(path, MAX_PROVISION)
-    from kwiken.allocator.waiting.document import LinesDocument
-    from kwiken.export.lines.kueue import kueue_queues
-
-    write_text(out, kueue_queues(LinesDocument.from_json(text, where=path), where=path))

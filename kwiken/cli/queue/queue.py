@@ -1,8 +1,7 @@
-"""`kwiken queue`: shows batch jobs: lines, places, chances of a node, what runs and what ended."""
+"""`kwiken queue`: shows batch jobs: who waits in which order, what runs and what ended."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,6 @@ from kwiken.cli.shared.options import json_option
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kwiken.cli.queue.chances_kept import ChanceBand
     from kwiken.runtime.cluster.state.jobs.documents import JobEvent, QueueView
     from kwiken.runtime.cluster.state.jobs.folder import JobFolder
 
@@ -27,17 +25,13 @@ MAX_ENDED: Final = 20  # jobs that ended, as shown
 @click.option(
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder of the cluster's state."
 )
-@click.option("--cancel", metavar="JOB", help="Take this job out of its line, or end it if it runs.")
+@click.option("--cancel", metavar="JOB", help="Take this job out of the queue, or end it if it runs.")
 @json_option
 def command(*, state: str, cancel: str | None, as_json: bool) -> int:
-    """Show the jobs of the cluster: the lines, who waits where, and the chance of a node.
-
-    The chance is that of a node within 1, 5 and 15 minutes; the last table says how often it came true.
+    """Show the jobs of the cluster: those that wait, in their order, those that run, and the last that ended.
 
     Exit code 1 when no cluster takes jobs though some wait.
     """
-    from kwiken.cli.queue.chances_kept import chance_bands
-    from kwiken.runtime.cluster.state.jobs.documents import HORIZONS_S
     from kwiken.runtime.cluster.state.jobs.folder import JobFolder
     from kwiken.runtime.cluster.state.jobs.journal import read_events
 
@@ -52,15 +46,13 @@ def command(*, state: str, cancel: str | None, as_json: bool) -> int:
         {one.job for one in view.waiting} | {one.job for one in view.running} if view is not None else set()
     )
     pending = [name for name in names if name not in shown or not alive]
-    bands = chance_bands(events, HORIZONS_S, time.time())
     ended = [event for event in events if event.kind.final][-MAX_ENDED:]
     if as_json:
-        print_json(_document(view if alive else None, pending, ended, bands))
+        print_json(_document(view if alive else None, pending, ended))
     else:
         if view is not None and alive:
             _show(view)
         _show_ended(ended)
-        _show_bands(bands)
         if not names and not ended:
             say("no jobs; give the cluster one with: kwiken submit -- COMMAND")
     if pending and alive:
@@ -80,33 +72,19 @@ def _cancel(folder: JobFolder, job: str, names: Sequence[str]) -> None:
 
 
 def _show(view: QueueView) -> None:
-    used = [line for line in view.lines if line.waiting or line.nodes or line.busy]
-    print_table(
-        f"lines of jobs (pid {view.owner.pid})",
-        ("line", "quality above", "waiting", "running", "nodes with room"),
-        [
-            (str(one.number), f"{one.above:g}", str(one.waiting), str(one.busy), ", ".join(one.nodes) or "-")
-            for one in used
-        ],
-    )
-    within = [f"{seconds / 60:g} min" for seconds in view.horizons_s]
     if view.waiting:
         print_table(
-            "jobs that wait; chance of a node within",
-            ("job", "line", "place", "quality", "cores", "waited", "any node in", *within, "moves"),
+            f"jobs that wait, the next one first (pid {view.owner.pid})",
+            ("job", "priority", "cores", "takes", "waited"),
             [
                 (
                     one.job,
-                    str(one.line),
-                    str(one.place),
-                    f"{one.quality:.3g}",
+                    str(one.priority),
                     f"{one.cores:.3g}",
+                    "-" if one.takes_s is None else _time(one.takes_s),
                     _time(one.waited_s),
-                    _time(one.spent_after_s),
-                    *([_share(chance) for chance in one.chances] or ["-"] * len(within)),
-                    "; ".join(one.moves) or "-",
                 )
-                for one in sorted(view.waiting, key=lambda one: (one.line, one.place))
+                for one in view.waiting
             ],
         )
     for one in view.waiting:
@@ -128,28 +106,13 @@ def _show_ended(ended: Sequence[JobEvent]) -> None:
         print_table("last jobs that ended", ("job", "how", "with", "node", "reason"), rows)
 
 
-def _show_bands(bands: Sequence[ChanceBand]) -> None:
-    if bands:
-        print_table(
-            "chances told at arrival, and how often they came true",
-            ("within", "jobs", "told", "came true"),
-            [
-                (f"{one.within_s / 60:g} min", str(one.jobs), f"{one.told:.0%}", f"{one.came_true:.0%}")
-                for one in bands
-            ],
-        )
-
-
-def _document(
-    view: QueueView | None, pending: Sequence[str], ended: Sequence[JobEvent], bands: Sequence[ChanceBand]
-) -> dict[str, Any]:
+def _document(view: QueueView | None, pending: Sequence[str], ended: Sequence[JobEvent]) -> dict[str, Any]:
     import msgspec
 
     return {
         "queue": msgspec.to_builtins(view),
         "not_taken": list(pending),
         "ended": msgspec.to_builtins(ended),
-        "chances": msgspec.to_builtins(bands),
     }
 
 
@@ -157,10 +120,6 @@ def _ending(code: int | None) -> str:
     from kwiken.runtime.cluster.state.jobs.documents import exit_words
 
     return "-" if code is None else exit_words(code)
-
-
-def _share(chance: float | None) -> str:
-    return "-" if chance is None else f"{chance:.0%}"
 
 
 def _time(seconds: float) -> str:

@@ -12,9 +12,8 @@ import click
 
 from kwiken.apps.console.output import note, print_json, say
 from kwiken.base.errors import InputError
-from kwiken.cli.shared.options import NOT_NEGATIVE, json_option
+from kwiken.cli.shared.options import NOT_NEGATIVE, json_option, removed_option
 
-WHOLE: Final = 100.0
 MAX_STEM: Final = 60  # characters of a name before its suffix
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
 
@@ -40,36 +39,28 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_.-]+", re.ASCII)
     help="Memory that it needs, GB.",
 )
 @click.option(
-    "--quality",
-    type=click.FloatRange(0, WHOLE),
-    metavar="0..100",
-    help="Quality of node that it needs.  [default: by --needs, else 0: any node]",
-)
-@click.option(
     "--needs",
     multiple=True,
     metavar="SOURCE=SHARE",
     help="Pressure that it exerts on a shared resource, 0 to 1, as l3-capacity=0.6; repeatable.",
 )
 @click.option(
-    "--wait",
-    "wait_s",
-    type=NOT_NEGATIVE,
+    "--takes",
+    "takes_s",
+    type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Time that it may wait for a node of its quality; then it takes any.  [default: 5% of --takes, else "
-    "an hour]",
-)
-@click.option(
-    "--takes", "takes_s", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time of its work."
+    help="Time of its work: shorter jobs go first.  [default: an hour]",
 )
 @click.option(
     "--priority",
     type=click.IntRange(-100, 100),
     default=0,
     show_default=True,
-    help="A higher one goes first within a line.",
+    help="A higher one goes first.",
 )
 @click.option("--name", metavar="NAME", help="Beginning of its name.  [default: the command's]")
+@removed_option("--quality", "--priority and --needs")
+@removed_option("--wait", "--priority and --takes")
 @json_option
 def command(
     *,
@@ -77,9 +68,7 @@ def command(
     state: str,
     cores: float,
     memory_gb: float,
-    quality: float | None,
     needs: tuple[str, ...],
-    wait_s: float | None,
     takes_s: float | None,
     priority: int,
     name: str | None,
@@ -87,14 +76,13 @@ def command(
 ) -> None:
     """Give the cluster that `kwiken up --nodes` runs a job: COMMAND runs once, in the present folder.
 
-    The job waits in the line of the quality of node that it needs. Its name is printed on stdout. What the
-    command writes goes to a file in the folder of the state. `kwiken queue` shows where it stands. Write --
-    before COMMAND if the command has options of its own.
+    The highest priority goes first, then the shortest job by --takes. The name of the job is printed on
+    stdout. What the command writes goes to a file in the folder of the state. `kwiken queue` shows where the
+    job stands. Write -- before COMMAND if the command has options of its own.
     """
     from kwiken.runtime.cluster.state.jobs.documents import JobOrder
     from kwiken.runtime.cluster.state.jobs.folder import JobFolder
 
-    caused = pressures(needs)
     order = JobOrder(
         version=1,
         name=f"{_stem(name, command_words[0])}-{secrets.token_hex(3)}",
@@ -102,9 +90,7 @@ def command(
         folder=_present_folder(),
         cores=cores,
         memory_gb=memory_gb,
-        quality=_quality(quality, caused),
-        caused=caused,
-        wait_s=wait_s,
+        caused=pressures(needs),
         takes_s=takes_s,
         priority=priority,
         submitted_at=time.time(),
@@ -114,7 +100,7 @@ def command(
     folder.submit(order)
     log = str(folder.log(order.name))
     if as_json:
-        print_json({"job": order.name, "quality": order.quality, "log": log})
+        print_json({"job": order.name, "log": log})
     else:
         say(order.name)
     view = folder.view()
@@ -177,12 +163,3 @@ def pressures(texts: tuple[str, ...]) -> dict[str, float]:
             raise InputError(f"{source}: must be a share from 0 to 1, not {number[:40]!r}", where="--needs")
         found[source] = float(number)
     return found
-
-
-def _quality(stated: float | None, caused: dict[str, float]) -> float:
-    """Quality of node that a job needs: as stated, else its mean pressure over all sources (ARQ, 2.2)."""
-    if stated is not None or not caused:
-        return stated or 0.0
-    from kwiken.allocator.workloads.sources import SOURCES
-
-    return WHOLE * sum(caused.values()) / len(SOURCES)

@@ -9,7 +9,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -32,6 +32,39 @@ MAX_PROFILE: Final = 1024 * MIB
 MAX_PLAN: Final = 16 * MIB
 # Copied from the planner, so that a help text does not load NumPy.
 OBJECTIVES: Final = ("tail", "variance")
+
+
+def removed_option(name: str, use: str, *, flag: bool = False) -> Callable[[F], F]:
+    """Option of an earlier release, which is refused with what to use in its place.
+
+    Args:
+        use: what does its work now.
+        flag: whether the option took no value.
+    """
+
+    def refuse(ctx: click.Context, _: click.Parameter, value: object) -> None:
+        if value:
+            raise click.UsageError(f"{name} was removed; use {use}", ctx)
+
+    return click.option(name, is_flag=flag, hidden=True, expose_value=False, callback=refuse)
+
+
+class NameChoice(click.Choice[str]):
+    """One of some names; a name of an earlier release is refused with what to use in its place.
+
+    Args:
+        removed: names of earlier releases, and what does their work now.
+    """
+
+    def __init__(self, names: Sequence[str], removed: Mapping[str, str]) -> None:
+        super().__init__(names)
+        self._removed = removed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, if it is one of the known."""
+        if value in self._removed:
+            self.fail(f"{value!r} was removed; use {self._removed[value]}", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class Real(click.FloatRange):

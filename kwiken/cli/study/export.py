@@ -1,4 +1,4 @@
-"""`kwiken export`: a plan, a placement, a provision, lines, racks or a whole service, for other programs."""
+"""`kwiken export`: a plan, a placement, a provision, racks or a whole service, for other programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared.additions import document_exports
-from kwiken.cli.shared.options import given, load_plan, needs_extra
+from kwiken.cli.shared.options import NameChoice, given, load_plan, needs_extra
 from kwiken.cli.study.export_service import ServiceOptions, is_service, service_options, write_service
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ PROGRAMS: Final = ("grpc", "envoy", "istio")
 DOCUMENTS: Final = document_exports()  # None without the half that places
 OF_SERVICES: Final = ("compose", "kubernetes")
 OF_DOCUMENTS: Final = DOCUMENTS.PROGRAMS if DOCUMENTS is not None else ()
+REMOVED: Final = {"kueue": "Kueue's own queues with priority classes"}
 MAX_MAP: Final = 4 * MIB
 
 
@@ -33,10 +34,10 @@ MAX_MAP: Final = 4 * MIB
 @click.option(
     "--to",
     "program",
-    type=click.Choice(tuple(dict.fromkeys((*PROGRAMS, *OF_SERVICES, *OF_DOCUMENTS)))),
+    type=NameChoice(tuple(dict.fromkeys((*PROGRAMS, *OF_SERVICES, *OF_DOCUMENTS))), REMOVED),
     required=True,
     help="Whose settings to write; compose and kubernetes take a service, or a placement from kwiken place; "
-    "karpenter a provision from kwiken provision, kueue lines from kwiken place --lines; spark, yarn, dask "
+    "karpenter a provision from kwiken provision; spark, yarn, dask "
     "and kubernetes a plan from kwiken batch plan.",
 )
 @click.option(
@@ -112,7 +113,7 @@ def command(
 
 
 def _write_document(path: str, program: str, out: str) -> None:
-    """Write a document of the half that places: replicas, node pools, queues, or racks."""
+    """Write a document of the half that places: replicas, node pools, or racks."""
     if given("targets", "template") is not None:
         raise InputError(f"has no calls, so --map and --template do not go with --to {program}", where=path)
     assert DOCUMENTS is not None

@@ -1,1 +1,1 @@
-"""Batch jobs of a running cluster: lines by quality, one run of each job on the nodes, and its result."""
+"""Batch jobs of a running cluster: a queue by priority and length, one run of each job, and its result."""

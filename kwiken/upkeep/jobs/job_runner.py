@@ -23,18 +23,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kwiken.allocator.waiting.settings import LineMove, LineStart
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine.files import open_own
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state.jobs.documents import (
-    HORIZONS_S,
     EventKind,
     JobClaim,
     JobEvent,
     JobOrder,
-    QueueLine,
     QueueView,
     RunningJob,
     WaitingView,
@@ -46,7 +43,7 @@ from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.limit import Limit
 from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.runtime.process.log_file import LogFile
-from kwiken.upkeep.jobs.job_queue import JobQueue, Room
+from kwiken.upkeep.jobs.job_queue import JobQueue, JobStart, Room
 
 LOG: Final = logging.getLogger("kwiken.jobs")
 SHIM: Final = Path(__file__).with_name("shim.py")
@@ -55,7 +52,6 @@ SHOW_S: Final = 1.0  # interval of what `kwiken queue` shows
 CLAIM_S: Final = 10.0  # for a process to claim its job
 CLAIM_POLL_S: Final = 0.005
 MAX_FAILED: Final = 3  # starts of a job that fail before it is given up
-MAX_TOLD: Final = 100  # jobs whose chances are shown; each takes a look at all that run
 STOP_S: Final = 5.0  # for a command to end when told to, before it is killed
 MAX_OUTPUT: Final = 64 << 20  # bytes of what a command writes; the last ones are kept beside the file
 Process = asyncio.subprocess.Process | AdoptedProcess
@@ -67,7 +63,7 @@ class JobRunner:
     Args:
         folder: folder of the jobs, which this process has locked.
         limits: limits of the nodes, on which the commands run.
-        say: told each start, move and end, as one line.
+        say: called with each start and end, as one line.
         clock: seconds since 1970.
     """
 
@@ -101,11 +97,6 @@ class JobRunner:
     def resume(self) -> None:
         """Take over what a program before this one left: jobs that wait, run or have ended."""
         ended = {event.job for event in self._journal.events if event.kind.final}
-        placed = {event.job: event for event in self._journal.events if event.kind is EventKind.PLACED}
-        for event in self._journal.events:
-            if event.kind is EventKind.ENDED and event.job in placed:
-                begun = placed[event.job]
-                self._queue.learn(begun.pool, event.at - begun.at, event.at)
         orders: list[JobOrder] = []
         for name in list(self._folder.names()):
             if name in ended:  # a kill came between the journal and the removal
@@ -122,13 +113,12 @@ class JobRunner:
             if claim is None:
                 waiting.append(order)
             else:
-                self._take_over(order, claim, placed.get(order.name))
+                self._take_over(order, claim)
         known = {event.job for event in self._journal.events}
         for order in sorted(waiting, key=lambda order: order.submitted_at):
             self._arrive(order, again=order.name in known)
 
-    def _take_over(self, order: JobOrder, claim: JobClaim, placed: JobEvent | None) -> None:
-        pool = placed.pool if placed is not None else 0
+    def _take_over(self, order: JobOrder, claim: JobClaim) -> None:
         if claim.runner.alive and not self._folder.has_result(order.name):
             process = AdoptedProcess(claim.runner)
             with contextlib.suppress(
@@ -137,7 +127,7 @@ class JobRunner:
                 self._limits.adopt(
                     process, name=_key(order.name), limit=self._limit(order, claim.node), node=claim.node
                 )
-            self._queue.resume(order, claim.node, pool, claim.started_at)
+            self._queue.resume(order, claim.node, claim.started_at)
             self._processes[order.name] = process
             self._say(f"job {order.name} goes on on {claim.node}")
         else:
@@ -162,9 +152,7 @@ class JobRunner:
                 self._arrive(order)
         await self._cancel_asked()
         await self._note_ends()
-        starts, moves = self._queue.advance(self._clock())
-        for move in moves:
-            self._note_move(move)
+        starts = self._queue.advance(self._clock())
         for start in starts:
             await self._start(start)
         if self._clock() >= self._shown_s + SHOW_S or starts:
@@ -185,24 +173,15 @@ class JobRunner:
 
     def _arrive(self, order: JobOrder, *, again: bool = False) -> None:
         arrived_s = min(order.submitted_at, self._clock())
-        line = self._queue.arrive(order, arrived_s)
+        self._queue.arrive(order, arrived_s)
         if again:
             return
-        rest_s = self._queue.rest_s(order.name, arrived_s, self._clock())
-        told = [self._queue.chance(order.name, within_s, rest_s) for within_s in HORIZONS_S]
-        chances = [round(one, 4) for one in told if one is not None]
-        self._append(order.name, EventKind.ARRIVED, line=line, chances=chances)
+        self._append(order.name, EventKind.ARRIVED)
         if not self._room.could_hold(order.cores, order.memory_gb):
             self._say(
                 f"job {order.name} waits for a larger node: none has {order.cores:g} cores and "
                 f"{order.memory_gb:g} GB"
             )
-
-    def _note_move(self, move: LineMove) -> None:
-        self._append(
-            move.job, EventKind.MOVED, line=move.from_line, to_line=move.to_line, reason=move.reason.value
-        )
-        self._say(f"job {move.job} goes from line {move.from_line} to {move.to_line}: {move.reason.value}")
 
     async def _note_ends(self) -> None:
         for name, process in list(self._processes.items()):
@@ -216,10 +195,7 @@ class JobRunner:
                     await process.wait()
             await self._limits.end(_key(name))
             del self._processes[name]
-            if self._folder.has_result(name):
-                self._queue.ended(name, self._clock())
-            else:
-                self._queue.lost(name, self._clock())
+            self._queue.ended(name)
             self._note_end(name, held.node)
 
     def _note_end(self, name: str, node: str, *, unread: InputError | None = None) -> None:
@@ -267,19 +243,12 @@ class JobRunner:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
 
-    async def _start(self, start: LineStart) -> None:
+    async def _start(self, start: JobStart) -> None:
         held = self._queue.running[start.job]
-        self._append(
-            start.job,
-            EventKind.PLACED,
-            line=start.line,
-            node=start.unit,
-            pool=start.pool,
-            waited_s=round(start.waited_s, 3),
-        )
-        self._say(f"job {start.job} starts on {start.unit} after {start.waited_s:.3g} s in line {start.line}")
+        self._append(start.job, EventKind.PLACED, node=start.node, waited_s=round(start.waited_s, 3))
+        self._say(f"job {start.job} starts on {start.node} after {start.waited_s:.3g} s")
         try:
-            process = await self._launch(held.order, start.unit)
+            process = await self._launch(held.order, start.node)
             claim = await self._claim(start.job, process)
         except (KwikenError, OSError) as error:
             await self._not_started(start.job, f"could not be started: {error}")
@@ -288,8 +257,8 @@ class JobRunner:
             await self._not_started(start.job, "its process ended before it began")
         elif claim.runner.pid != process.pid:  # one that a killed program had started came first
             await self._limits.end(_key(start.job))
-            self._queue.lost(start.job, self._clock())
-            self._take_over(held.order, claim, None)
+            self._queue.ended(start.job)
+            self._take_over(held.order, claim)
         else:
             self._processes[start.job] = process
 
@@ -297,7 +266,7 @@ class JobRunner:
         """Put a job back that no process has claimed."""
         order = self._queue.running[name].order
         await self._limits.end(_key(name))
-        self._queue.lost(name, self._clock())
+        self._queue.ended(name)
         claim = self._folder.claim(name)
         self._failed[name] = self._failed.get(name, 0) + 1
         if claim is not None:
@@ -379,50 +348,24 @@ class JobRunner:
     def view(self) -> QueueView:
         """The queue as `kwiken queue` shows it."""
         now_s = self._clock()
-        queue, classes = self._queue, self._queue.classes
-        cuts = (*classes.cuts, 0.0)
-        places = queue.places()
         return QueueView(
             owner=self._owner,
             seen_at=now_s,
-            horizons_s=list(HORIZONS_S),
-            lines=[
-                QueueLine(
-                    number=state.number,
-                    above=cuts[state.number],
-                    waiting=len(state.waiting),
-                    nodes=list(state.units),
-                    busy=state.busy,
-                )
-                for state in queue.lines.state()
-            ],
             waiting=[
-                self._waiting(order, now_s, *places[order.name], told=number < MAX_TOLD)
-                for number, order in enumerate(queue.waiting.values())
+                WaitingView(
+                    job=order.name,
+                    cores=order.cores,
+                    waited_s=now_s - order.submitted_at,
+                    takes_s=order.takes_s,
+                    priority=order.priority,
+                    too_large=not self._room.could_hold(order.cores, order.memory_gb),
+                )
+                for order in self._queue.in_turn()
             ],
             running=[
                 RunningJob(job=name, node=held.node, cores=held.order.cores, ran_s=now_s - held.started_s)
-                for name, held in queue.running.items()
+                for name, held in self._queue.running.items()
             ],
-        )
-
-    def _waiting(self, order: JobOrder, now_s: float, line: int, place: int, *, told: bool) -> WaitingView:
-        queue, name = self._queue, order.name
-        rest_s = queue.rest_s(name, order.submitted_at, now_s)
-        return WaitingView(
-            job=name,
-            line=line,
-            place=place,
-            quality=order.quality,
-            cores=order.cores,
-            waited_s=now_s - order.submitted_at,
-            spent_after_s=rest_s,
-            chances=[queue.chance(name, within_s, rest_s) for within_s in HORIZONS_S] if told else [],
-            moves=[
-                f"line {move.from_line} to {move.to_line}: {move.reason.value}"
-                for move in queue.lines.moves_of(name)
-            ],
-            too_large=not self._room.could_hold(order.cores, order.memory_gb),
         )
 
 

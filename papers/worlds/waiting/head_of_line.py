@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.waiting.lines import WaitingLines
-from kwiken.allocator.waiting.quality_classes import equal_classes
-from kwiken.allocator.waiting.settings import BudgetClock, LineSettings, SlotOffer, SwitchRule, WaitingJob
+from papers.worlds.waiting.lines.lines import WaitingLines
+from papers.worlds.waiting.lines.quality_classes import equal_classes
+from papers.worlds.waiting.lines.settings import BudgetClock, LineSettings, SlotOffer, SwitchRule, WaitingJob
 
 SLOTS: Final = 8  # of the guaranteed queue's quota
 SIZES: Final = (2, 2, 4, 8)  # slots of a guaranteed job

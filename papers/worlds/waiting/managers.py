@@ -10,11 +10,11 @@ from typing import Final
 
 from kwiken.allocator.placement.order import Scheduler
 from kwiken.allocator.schedulers.paragon import ParagonScheduler
-from kwiken.allocator.waiting.budgets import Slack
-from kwiken.allocator.waiting.quality_classes import CLASSES
-from kwiken.allocator.waiting.settings import LineOrder, SwitchRule
 from papers.worlds.fleet.behaviour import Knowledge
 from papers.worlds.schedulers.names import scheduler
+from papers.worlds.waiting.lines.budgets import Slack
+from papers.worlds.waiting.lines.quality_classes import CLASSES
+from papers.worlds.waiting.lines.settings import LineOrder, SwitchRule
 from papers.worlds.waiting.rules import OVERSOLD
 
 

@@ -95,7 +95,7 @@ class LinedOutcome:
         return (float(times_s[order][over[0]]), float(times_s[order][over[-1]])) if over.size else (0.0, 0.0)
 
     def summary(self) -> dict[str, float]:
-        """Figures by name, defined in docs/allocate/waiting.md."""
+        """Figures of the run by name, in percent unless the name says else."""
         got = self.performance()
         done = np.isfinite(self.finished_s)
         ran_s = np.where(done, self.finished_s - self.started_s, np.nan)

@@ -10,13 +10,13 @@ import numpy as np
 from kwiken.allocator.placement.headroom import SOURCE_CAUTION
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest, request_for
-from kwiken.allocator.waiting.quality_classes import QualityClasses, equal_classes, quantile_classes
-from kwiken.allocator.waiting.scores.lines_for_jobs import SuitableQuality
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.base.arrays import Bools, Floats, Ints
 from papers.worlds.fleet.platforms import Platform
 from papers.worlds.fleet.world import World
+from papers.worlds.waiting.lines.quality_classes import QualityClasses, equal_classes, quantile_classes
+from papers.worlds.waiting.lines.suitable_quality import SuitableQuality
 from papers.worlds.waiting.managers import LinedManager, Quality
 from papers.worlds.waiting.rules import ACCEPTED, PAST, QOS
 

@@ -1,4 +1,4 @@
-"""Constants of the lined fleet, committed before the fleet was run (docs/allocate/waiting.md)."""
+"""Constants of the lined fleet, committed before the fleet was run (papers/results/arq.md)."""
 
 from __future__ import annotations
 

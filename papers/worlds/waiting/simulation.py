@@ -23,10 +23,6 @@ from kwiken.allocator.placement.headroom import SOURCE_CAUTION
 from kwiken.allocator.placement.node_ledger import ROUNDING, NodeLedger
 from kwiken.allocator.placement.request import PlacementRequest, request_for
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.waiting.budgets import slack_s, waiting_budget_s
-from kwiken.allocator.waiting.lines import WaitingLines
-from kwiken.allocator.waiting.quality_classes import equal_classes
-from kwiken.allocator.waiting.settings import BudgetClock, LineSettings, LineStart, SlotOffer, WaitingJob
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.arrays import Floats, Ints
 from kwiken.model.nodes.nodes import Cluster
@@ -35,6 +31,10 @@ from papers.worlds.crowded.truth.programs import RESOURCES, STEEPNESS
 from papers.worlds.crowded.truth.rules import Law
 from papers.worlds.fleet.world import World
 from papers.worlds.waiting import rules
+from papers.worlds.waiting.lines.budgets import slack_s, waiting_budget_s
+from papers.worlds.waiting.lines.lines import WaitingLines
+from papers.worlds.waiting.lines.quality_classes import equal_classes
+from papers.worlds.waiting.lines.settings import BudgetClock, LineSettings, LineStart, SlotOffer, WaitingJob
 from papers.worlds.waiting.managers import LinedManager, Quality
 from papers.worlds.waiting.outcome import LinedOutcome
 from papers.worlds.waiting.qualities import LinedQualities

@@ -43,24 +43,6 @@ def test_jobs_and_replicas_draw_from_one_ledger() -> None:
     assert {one.node: one.cores for one in room.rooms()} == pytest.approx(before)
 
 
-def test_quality_is_speed_less_pressure() -> None:
-    _, room, _ = adapted()
-    quality = {one.node: one.quality for one in room.rooms()}
-    assert quality["quick-0"] > quality["slow-0"]
-    assert quality["slow-0"] <= 50.0
-    before = quality["slow-0"]
-    room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4})
-    assert {one.node: one.quality for one in room.rooms()}["slow-0"] < before
-
-
-def test_quality_is_no_more_than_what_residents_bear() -> None:
-    """The replica on the quick node tolerates a fifth of every source, and the other node is empty."""
-    _, room, _ = adapted(tolerated=0.2)
-    quality = {one.node: one.quality for one in room.rooms()}
-    assert quality["quick-0"] == pytest.approx(20.0)
-    assert quality["slow-0"] == pytest.approx(50.0)
-
-
 def test_what_a_job_held_on_a_lost_node_stays_blocked() -> None:
     adaptation, room, _ = adapted()
     room.take("job", "slow-0", 1.0, 1.0, {})
@@ -113,13 +95,6 @@ def test_a_node_has_room_while_part_of_a_core_is_free() -> None:
     assert {one.node: one.cores for one in room.rooms()}["slow-0"] == 0.5
     room.take("rest", "slow-0", 0.5, 1.0, {})
     assert "slow-0" not in {one.node for one in room.rooms()}
-
-
-def test_quality_is_a_mean_over_all_sources() -> None:
-    _, room, _ = adapted()
-    room.take("job", "slow-0", 1.0, 1.0, {"disk": 0.4, "network": 0.9})
-    quality = {one.node: one.quality for one in room.rooms()}
-    assert quality["slow-0"] == pytest.approx(100 * (11 * 0.5 + 0.1 + 0.0) / 13)
 
 
 def test_one_node_that_could_hold_a_job_is_enough() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from kwiken.allocator.placement.order import MIN_SHARE_ACCEPTED
 from kwiken.allocator.schedulers.names import SCHEDULERS
-from kwiken.allocator.waiting.document import LinesDocument
 from kwiken.cli.allocate import place
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.placement import Placement
@@ -99,7 +98,7 @@ def test_every_scheduler_can_be_chosen(profiles: str) -> None:
 
     refused(
         run("place", NODES, WORKLOADS, "--profiles", profiles, "--scheduler", "quasar"),
-        "'quasar' was removed; use 'thrifty'",
+        "'quasar' was removed; use thrifty",
     )
 
 
@@ -133,18 +132,12 @@ def test_the_picture_is_well_formed_and_shows_every_node(profiles: str, tmp_path
     assert all(name in text for name in ("large-1", "medium-b-2", "small-4", "look-up", "memory-bandwidth"))
 
 
-def test_lines_are_written_and_exported(profiles: str, tmp_path: Path) -> None:
-    lines, queues = tmp_path / "queues.json", tmp_path / "queues.yaml"
-    done = run("place", NODES, WORKLOADS, "--profiles", profiles, "--lines", str(lines))
-    assert done.exit_code == 0
-    found = LinesDocument.from_json(lines.read_bytes(), where="queues.json")
-    jobs = {job.name for line in found.lines for job in line.jobs}
-    nodes = sorted(node for line in found.lines for node in line.nodes)
-    assert jobs == {"look-up", "snippets"}
-    cluster = nodes_from_toml((EXAMPLE / "nodes.toml").read_text(), where="n")
-    assert nodes == sorted(node.name for node in cluster.nodes)
-    assert run("export", str(lines), "--to", "kueue", "-o", str(queues)).exit_code == 0
-    assert queues.read_text().count("kind: ClusterQueue") == len(found.lines)
+def test_removed_options_say_what_to_use(profiles: str) -> None:
+    done = run("place", NODES, WORKLOADS, "--profiles", profiles, "--lines", "lines.json")
+    assert done.exit_code == 2
+    assert "--lines was removed; use python -m papers arq" in done.stderr
+    done = run("export", "lines.json", "--to", "kueue")
+    assert "'kueue' was removed; use Kueue's own queues" in done.stderr
 
 
 def test_what_runs_stays_when_a_node_is_lost(profiles: str, tmp_path: Path) -> None:

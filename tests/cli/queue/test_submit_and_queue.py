@@ -11,7 +11,6 @@ import pytest
 from click.testing import CliRunner
 
 from kwiken.base.errors import InputError
-from kwiken.cli.queue.chances_kept import chance_bands
 from kwiken.cli.queue.queue import command as queue
 from kwiken.cli.queue.submit import command as submit
 from kwiken.runtime.base.process_id import Identity
@@ -34,20 +33,20 @@ def run(command: Any, *words: str) -> Any:
 def test_an_order_is_on_disk_with_what_was_said(tmp_path: Path) -> None:
     done = run(
         submit,
-        *("--state", str(tmp_path), "--cores", "2", "--needs", "l3-capacity=0.65", "--wait", "30"),
+        *("--state", str(tmp_path), "--cores", "2", "--needs", "l3-capacity=0.65", "--takes", "30"),
         *("--priority", "3", "--json", "--", "python", "-c", "print(1)"),
     )
     assert done.exit_code == 0, done.output
     found = JobFolder(tmp_path).order(json.loads(done.stdout)["job"])
     assert found is not None
     assert found.name.startswith("python-")
-    assert (found.cores, found.wait_s, found.priority, found.command) == (
+    assert (found.cores, found.takes_s, found.priority, found.command) == (
         2,
         30,
         3,
         ["python", "-c", "print(1)"],
     )
-    assert found.quality == pytest.approx(100 * 0.65 / 13)
+    assert found.caused == {"l3-capacity": 0.65}
     assert (tmp_path / "jobs" / f"{found.name}.job").stat().st_mode & 0o077 == 0
 
 
@@ -60,7 +59,7 @@ def test_an_order_is_on_disk_with_what_was_said(tmp_path: Path) -> None:
         (["--needs", "disk=0.1", "--needs", "disk=0.2"], "given twice"),
         (["--name", "../up"], "starts with a letter"),
         (["--cores", "1e9"], "cores: must be above 0"),
-        (["--wait", "1e12"], "wait_s: must be from 0"),
+        (["--takes", "1e12"], "takes_s: must be above 0"),
         (["--memory", "1e9"], "memory_gb: must be from 0"),
     ],
 )
@@ -102,7 +101,7 @@ def test_a_journal_drops_the_line_that_a_kill_cut_short(tmp_path: Path) -> None:
         read_events(path)
 
 
-def test_the_queue_shows_lines_and_says_when_nobody_takes_jobs(tmp_path: Path) -> None:
+def test_the_queue_shows_who_waits_and_says_when_nobody_takes_jobs(tmp_path: Path) -> None:
     assert "no jobs" in run(queue, "--state", str(tmp_path)).output
     folder = JobFolder(tmp_path)
     folder.submit(order("one"))
@@ -111,33 +110,21 @@ def test_the_queue_shows_lines_and_says_when_nobody_takes_jobs(tmp_path: Path) -
     assert "no kwiken up --nodes takes jobs" in alone.output
     owner = Identity.of(os.getpid())
     assert owner is not None
-    waiting = WaitingView(
-        job="one",
-        line=4,
-        place=1,
-        quality=55.0,
-        cores=1.0,
-        waited_s=90.0,
-        spent_after_s=30.0,
-        chances=[0.25, None, 1.0],
-        moves=["line 3 to 4: better chance"],
-    )
+    waiting = WaitingView(job="one", cores=1.0, waited_s=90.0, takes_s=7200.0, priority=-4)
     running = RunningJob(job="two", node="large-1", cores=2.0, ran_s=5.0)
     folder.show(
         QueueView(
             owner=owner,
             seen_at=0.0,
-            horizons_s=[60.0, 300.0, 900.0],
-            lines=[],
             waiting=[waiting],
             running=[running],
         )
     )
     shown = run(queue, "--state", str(tmp_path)).output
-    for word in ("one", "25%", "100%", "1.5 min", "better chance", "large-1"):
+    for word in ("one", "-4", "2 h", "1.5 min", "large-1"):
         assert word in shown
     document = json.loads(run(queue, "--state", str(tmp_path), "--json").stdout)
-    assert document["queue"]["waiting"][0]["chances"] == [0.25, None, 1.0]
+    assert document["queue"]["waiting"][0]["takes_s"] == 7200.0
 
 
 def test_a_cancel_needs_a_job_that_is_there(tmp_path: Path) -> None:
@@ -148,13 +135,7 @@ def test_a_cancel_needs_a_job_that_is_there(tmp_path: Path) -> None:
     assert folder.cancel_is_asked("one")
 
 
-def test_chances_are_compared_with_what_came_of_them() -> None:
-    def told(job: str, at: float, chance: float) -> JobEvent:
-        return JobEvent(at=at, job=job, kind=EventKind.ARRIVED, chances=[chance])
-
-    events = [told("a", 0.0, 0.5), told("b", 0.0, 0.5), told("c", 0.0, 0.9), told("d", 0.0, 0.9)]
-    events.append(JobEvent(at=40.0, job="a", kind=EventKind.PLACED))
-    events.append(JobEvent(at=80.0, job="b", kind=EventKind.PLACED))
-    events.append(JobEvent(at=10.0, job="d", kind=EventKind.CANCELLED))
-    bands = chance_bands(events, [60.0], 100.0)
-    assert [(band.jobs, band.told, band.came_true) for band in bands] == [(2, 0.5, 0.5), (1, 0.9, 0.0)]
+@pytest.mark.parametrize("option", ["--quality", "--wait"])
+def test_options_of_lines_say_what_to_use(tmp_path: Path, option: str) -> None:
+    done = run(submit, "--state", str(tmp_path), option, "60", "--", "true")
+    assert f"{option} was removed; use --priority" in str(done.exception)

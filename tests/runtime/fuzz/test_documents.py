@@ -18,7 +18,6 @@ from kwiken.allocator.provisioning.document import Provision
 from kwiken.allocator.provisioning.interruptions import recording_from_json
 from kwiken.allocator.provisioning.load_curve import load_from_text
 from kwiken.allocator.provisioning.offers import prices_from_toml
-from kwiken.allocator.waiting.document import LinesDocument
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.allocator.workloads.profile import profiles_from_json
 from kwiken.allocator.workloads.workload import workloads_from_toml
@@ -71,7 +70,6 @@ DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "job_log": lambda data: read_log(data.splitlines(keepends=True), name="job", where="log"),
     "jobs": lambda data: BatchJobs.from_json(data, where="jobs"),
     "kubectl": lambda data: cluster_from_kubectl(data, where="kubectl"),
-    "lines": lambda data: LinesDocument.from_json(data, where="lines"),
     "load": lambda data: load_from_text(data, where="load"),
     "measurements": lambda data: measurements_from_text(data, where="measurements"),
     "placement": lambda data: Placement.from_json(data, where="placement"),

@@ -24,11 +24,9 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
         "cli/allocate/place_sampled.py",
     ),
     "ARQ": (
-        "allocator/waiting",
         "upkeep/jobs",
         "runtime/cluster/state/jobs",
         "runtime/decisions/lines",
-        "export/lines",
         "cli/queue",
     ),
     "HCloud": (

@@ -35,7 +35,7 @@ async def running(folder: JobFolder, told: list[str]) -> AsyncIterator[JobRunner
     assert folder.lock()
     async with NodeLimits() as limits:
         limits.add_node("one", Limit(2.0, 1.0))
-        runner = JobRunner(folder, FixedRoom({"one": (90.0, 2.0)}), limits, say=told.append)
+        runner = JobRunner(folder, FixedRoom({"one": (1.0, 2.0)}), limits, say=told.append)
         runner.resume()
         yield runner
         await runner.close()
@@ -115,7 +115,7 @@ def test_a_job_with_a_damaged_file_is_ended_and_the_others_wait_on(tmp_path: Pat
     assert shim.make_claim(folder.path("hurt", ".claim"), "one")
     folder.path("hurt", suffix).write_bytes(b"")  # as a power cut leaves it
     assert folder.lock()
-    runner = JobRunner(folder, FixedRoom({"one": (90.0, 2.0)}), NodeLimits(), say=told.append)
+    runner = JobRunner(folder, FixedRoom({"one": (1.0, 2.0)}), NodeLimits(), say=told.append)
     runner.resume()
     end = end_of(folder, "hurt")
     assert end.kind is EventKind.INTERRUPTED
@@ -131,7 +131,7 @@ def test_an_order_of_the_future_does_not_stop_the_clock(tmp_path: Path) -> None:
     for _ in range(2):  # the second time it is known from the journal
         assert folder.lock()
         runner = JobRunner(
-            folder, FixedRoom({"one": (90.0, 2.0)}), NodeLimits(), say=lambda _: None, clock=lambda: 1e9
+            folder, FixedRoom({"one": (1.0, 2.0)}), NodeLimits(), say=lambda _: None, clock=lambda: 1e9
         )
         runner.resume()
         assert runner._queue.advance(1e9)[0]

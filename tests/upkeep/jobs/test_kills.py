@@ -50,8 +50,7 @@ def test_jobs_run_once_though_their_supervisor_is_killed_at_random_moments(tmp_p
                 name,
                 command=["sh", "-c", script],
                 folder=str(tmp_path),
-                quality=chance.choice([0.0, 30.0, 85.0]),
-                wait_s=chance.choice([None, 1.0]),
+                takes_s=chance.choice([None, 1.0]),
                 submitted_at=time.time(),
             )
         )

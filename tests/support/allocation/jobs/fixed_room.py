@@ -1,4 +1,4 @@
-"""Room for jobs on fixed nodes: cores alone, each node of one quality."""
+"""Room for jobs on fixed nodes: cores alone, each node of one speed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kwiken.runtime.cluster.state.jobs.documents import JobOrder
 
 
 class FixedRoom:
-    """Nodes with a quality and a number of cores each, by name."""
+    """Nodes with a speed, as a share of the fastest one's, and a number of cores each, by name."""
 
     def __init__(self, nodes: Mapping[str, tuple[float, float]]) -> None:
         self._nodes = dict(nodes)
@@ -18,15 +18,10 @@ class FixedRoom:
         self.held: dict[str, tuple[str, float]] = {}
 
     def rooms(self) -> list[NodeRoom]:
-        return [
-            NodeRoom(name, quality, self.free[name], 1.0)
-            for name, (quality, _) in self._nodes.items()
-            if self.free[name] > 0
-        ]
+        return [NodeRoom(name, free, 1.0) for name, free in self.free.items() if free > 0]
 
     def speed(self, node: str) -> float:
-        del node
-        return 1.0
+        return self._nodes[node][0]
 
     def could_hold(self, cores: float, memory_gb: float) -> bool:
         del memory_gb

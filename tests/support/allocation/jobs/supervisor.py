@@ -17,7 +17,7 @@ from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.upkeep.jobs.job_runner import JobRunner
 from tests.support.allocation.jobs.fixed_room import FixedRoom
 
-NODES = {"fast": (90.0, 2.0), "slow": (40.0, 2.0)}
+NODES = {"fast": (1.0, 2.0), "slow": (0.4, 2.0)}
 
 
 async def supervise(state: Path) -> None:

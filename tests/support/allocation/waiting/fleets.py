@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kwiken.allocator.waiting.lines import WaitingLines
-from kwiken.allocator.waiting.settings import LineStart, SlotOffer, WaitingJob
+from papers.worlds.waiting.lines.lines import WaitingLines
+from papers.worlds.waiting.lines.settings import LineStart, SlotOffer, WaitingJob
 
 
 @dataclass

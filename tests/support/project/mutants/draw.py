@@ -25,7 +25,6 @@ MORE_TESTS: Final = {
     "allocator/placement": ("tests/allocator/schedulers",),
     "allocator/provisioning": ("tests/cli/allocate",),
     "allocator/schedulers": ("tests/allocator/placement",),
-    "allocator/waiting": ("tests/cli/queue",),
     "allocator/contention": ("tests/cli/allocate", "tests/allocator/neighbours"),
     "batch/jobs": ("tests/cli/batch",),
     "batch/racks": ("tests/cli/batch",),

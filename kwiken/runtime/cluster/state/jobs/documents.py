@@ -18,10 +18,8 @@ MAX_COMMAND: Final = 256  # words of a command
 MAX_WORD: Final = 4096  # characters of one word
 MAX_CORES: Final = 4096.0
 MAX_MEMORY_GB: Final = 1e6
-MAX_SECONDS: Final = 30 * 86_400.0  # that a job may wait or take
+MAX_SECONDS: Final = 30 * 86_400.0  # that a job may take
 MAX_PRIORITY: Final = 100
-WHOLE: Final = 100.0  # highest quality
-HORIZONS_S: Final = (60.0, 300.0, 900.0)  # times within which the chance of a node is told
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,79}\Z")
 
 
@@ -34,11 +32,9 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         folder: folder in which the command runs.
         cores: number of cores that it needs, above 0.
         memory_gb: memory that it needs, in units of GB, 0 or more.
-        quality: quality of node that it needs, from 0 (any will do) to 100.
         caused: pressure that it exerts on shared resources, a share from 0 to 1 by source.
-        wait_s: time that it may wait before it takes any node, seconds; None for none stated.
         takes_s: expected time of its work, seconds; None if unknown.
-        priority: a larger one goes first within a line.
+        priority: a larger one goes first.
         submitted_at: moment of the order, seconds since 1970.
     """
 
@@ -49,9 +45,7 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     cores: float
     submitted_at: float
     memory_gb: float = 0.0
-    quality: float = 0.0
     caused: dict[str, float] = {}
-    wait_s: float | None = None
     takes_s: float | None = None
     priority: int = 0
 
@@ -73,11 +67,9 @@ class JobOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         self._check_command(where)
         _within("cores", self.cores, 0.0, MAX_CORES, where, above=True)
         _within("memory_gb", self.memory_gb, 0.0, MAX_MEMORY_GB, where)
-        _within("quality", self.quality, 0.0, WHOLE, where)
         _within("submitted_at", self.submitted_at, 0.0, math.inf, where)
-        for name, seconds in (("wait_s", self.wait_s), ("takes_s", self.takes_s)):
-            if seconds is not None:
-                _within(name, seconds, 0.0, MAX_SECONDS, where, above=name == "takes_s")
+        if self.takes_s is not None:
+            _within("takes_s", self.takes_s, 0.0, MAX_SECONDS, where, above=True)
         _within("priority", self.priority, -MAX_PRIORITY, MAX_PRIORITY, where)
         for source, share in self.caused.items():
             _within(f"caused.{source}", share, 0.0, 1.0, where)
@@ -141,15 +133,13 @@ class EventKind(StrEnum):
     """Kind of an event in the life of a job.
 
     Attributes:
-        ARRIVED: it waits in a line.
-        MOVED: it changed its line.
+        ARRIVED: it waits.
         PLACED: a node was taken for it, and its start was begun.
         INTERRUPTED: the process that ran it is gone and left no result; it is not run again.
-        CANCELLED: it was taken out of its line.
+        CANCELLED: it was taken out of the queue.
     """
 
     ARRIVED = "arrived"
-    MOVED = "moved"
     PLACED = "placed"
     ENDED = "ended"
     INTERRUPTED = "interrupted"
@@ -166,52 +156,35 @@ class JobEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     Attributes:
         at: moment of the event, seconds since 1970.
-        line: number of the line that the job is in, or came from.
-        to_line: number of the line that it entered.
         node: node that was taken for it, or on which it ran.
-        pool: pool of that node at that moment.
         waited_s: time that it had waited, seconds.
-        reason: why it was moved or ended.
+        reason: why it ended.
         code: exit code of its command.
-        chances: chance of a node within each of `HORIZONS_S`, as told at the arrival; empty if unknown.
     """
 
     at: float
     job: str
     kind: EventKind
-    line: int = -1
-    to_line: int = -1
     node: str = ""
-    pool: int = -1
     waited_s: float = 0.0
     reason: str = ""
     code: int | None = None
-    chances: list[float] = []
 
 
 class WaitingView(msgspec.Struct, frozen=True, kw_only=True):
     """A job that waits, as shown.
 
     Attributes:
-        line: number of its line; 0 is for the most demanding jobs.
-        place: its place in the line, from 1.
         waited_s: time since its arrival, seconds.
-        spent_after_s: time until it takes any node, seconds; 0 from then on.
-        chances: chance of a node within each of `HORIZONS_S`, None where no job has ended to learn from;
-            empty where too many wait to tell.
-        moves: its changes of line, as text.
+        takes_s: time of its work as stated, seconds; None if unknown.
         too_large: whether it needs more than any node of the cluster has, even an empty one.
     """
 
     job: str
-    line: int
-    place: int
-    quality: float
     cores: float
     waited_s: float
-    spent_after_s: float
-    chances: list[float | None]
-    moves: list[str]
+    takes_s: float | None = None
+    priority: int = 0
     too_large: bool = False
 
 
@@ -229,36 +202,16 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     ran_s: float
 
 
-class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line with its pool, as shown.
-
-    Attributes:
-        number: number of the line; 0 is for the most demanding jobs.
-        above: quality above which its jobs need and its nodes offer, from 0 to 100.
-        waiting: number of jobs that wait.
-        nodes: nodes with room in its pool.
-        busy: number of jobs that run on nodes of its pool.
-    """
-
-    number: int
-    above: float
-    waiting: int
-    nodes: list[str]
-    busy: int
-
-
 class QueueView(msgspec.Struct, frozen=True, kw_only=True):
     """The queue at one moment, written by the program that runs the jobs.
 
     Attributes:
         owner: process that runs the jobs.
         seen_at: moment of this view, seconds since 1970.
-        horizons_s: times of the chances, seconds.
+        waiting: jobs that wait, the next one first.
     """
 
     owner: Identity
     seen_at: float
-    horizons_s: list[float]
-    lines: list[QueueLine]
     waiting: list[WaitingView]
     running: list[RunningJob]

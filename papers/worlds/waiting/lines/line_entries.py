@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from kwiken.allocator.waiting.settings import LineMove, WaitingJob
+from papers.worlds.waiting.lines.settings import LineMove, WaitingJob
 
 
 @dataclass(eq=False)

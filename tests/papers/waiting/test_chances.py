@@ -10,13 +10,13 @@ import statistics
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.waiting.budgets import Slack, slack_s, waiting_budget_s
-from kwiken.allocator.waiting.busy_times import BusyTimes
-from kwiken.allocator.waiting.chances import chance_of_releases, stationary_chance, time_for
-from kwiken.allocator.waiting.distributions import BusyFamily, empirical, exponential, fitted, normal
-from kwiken.allocator.waiting.quality_classes import equal_classes, quantile_classes
-from kwiken.allocator.waiting.switching import LineProspect, best_value, stopping_values
 from kwiken.base.errors import InputError
+from papers.worlds.waiting.lines.budgets import Slack, slack_s, waiting_budget_s
+from papers.worlds.waiting.lines.busy_times import BusyTimes
+from papers.worlds.waiting.lines.chances import chance_of_releases, stationary_chance, time_for
+from papers.worlds.waiting.lines.distributions import BusyFamily, empirical, exponential, fitted, normal
+from papers.worlds.waiting.lines.quality_classes import equal_classes, quantile_classes
+from papers.worlds.waiting.lines.switching import LineProspect, best_value, stopping_values
 
 SOURCE = normal(2601.0, 390.0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-from kwiken.allocator.waiting.distributions import MIN_SAMPLES, BusyTime, fitted
+from papers.worlds.waiting.lines.distributions import MIN_SAMPLES, BusyTime, fitted
 
 HISTORY: Final = 500  # busy times of one pool that are kept
 REFIT: Final = 25  # ends after which a pool's distribution is fitted again

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.waiting.distributions import BusyTime
+from papers.worlds.waiting.lines.distributions import BusyTime
 
 Chance = Callable[[float], float]  # of a slot within so many seconds
 HALVINGS: Final = 40

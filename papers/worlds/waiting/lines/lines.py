@@ -21,11 +21,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from kwiken.allocator.waiting.busy_times import BusyTimes
-from kwiken.allocator.waiting.chances import BusySlots, ReleaseCurve, release_curve, time_for
-from kwiken.allocator.waiting.line_entries import HeldSlot, LineState, PoolUnit, WaitingEntry
-from kwiken.allocator.waiting.quality_classes import QualityClasses
-from kwiken.allocator.waiting.settings import (
+from kwiken.base.errors import InputError
+from papers.worlds.waiting.lines.busy_times import BusyTimes
+from papers.worlds.waiting.lines.chances import BusySlots, ReleaseCurve, release_curve, time_for
+from papers.worlds.waiting.lines.line_entries import HeldSlot, LineState, PoolUnit, WaitingEntry
+from papers.worlds.waiting.lines.quality_classes import QualityClasses
+from papers.worlds.waiting.lines.settings import (
     BudgetClock,
     LineMove,
     LineOrder,
@@ -36,8 +37,7 @@ from kwiken.allocator.waiting.settings import (
     SwitchRule,
     WaitingJob,
 )
-from kwiken.allocator.waiting.switching import LineProspect, best_value, stopping_values
-from kwiken.base.errors import InputError
+from papers.worlds.waiting.lines.switching import LineProspect, best_value, stopping_values
 
 LEAST_LANDING: Final = 0.02  # share of a pool's slots below which their landing elsewhere is not counted
 Find = Callable[[WaitingJob, int | None], SlotOffer | None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.waiting.chances import Chance
+from papers.worlds.waiting.lines.chances import Chance
 
 STEPS: Final = 24  # of the rest of a budget
 

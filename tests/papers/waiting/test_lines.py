@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.waiting.lines import WaitingLines
-from kwiken.allocator.waiting.quality_classes import equal_classes
-from kwiken.allocator.waiting.settings import (
+from kwiken.base.errors import InputError
+from papers.worlds.waiting.lines.lines import WaitingLines
+from papers.worlds.waiting.lines.quality_classes import equal_classes
+from papers.worlds.waiting.lines.settings import (
     BudgetClock,
     LineOrder,
     LineSettings,
@@ -22,7 +23,6 @@ from kwiken.allocator.waiting.settings import (
     SwitchRule,
     WaitingJob,
 )
-from kwiken.base.errors import InputError
 from tests.support.allocation.waiting.fleets import LinedNodes
 
 

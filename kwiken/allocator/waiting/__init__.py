@@ -1,4 +1,0 @@
-"""Waiting: lines of jobs by the quality of node that they need, budgets of waiting, changes of line (ARQ).
-
-Pure: the clock is handed in. Nothing here needs NumPy, since a gateway imports it.
-"""

@@ -1,1 +1,0 @@
-"""Copies of tasks: a budget apportioned over the stages of jobs, beside speculation and doubling."""

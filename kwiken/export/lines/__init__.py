@@ -1,1 +1,0 @@
-"""Lines of waiting as queues of Kueue."""
