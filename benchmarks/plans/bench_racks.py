@@ -9,8 +9,8 @@ from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import RackProblem, problem_of
 from kwiken.batch.racks.provisioning import provision_literally
 from kwiken.batch.racks.response import rack_response_s
-from papers.corral.rack_tree import RackTree
-from papers.corral.tuple_selection import TupleOffer, select_tuple
+from papers.corral.tuples.rack_tree import RackTree
+from papers.corral.tuples.tuple_selection import TupleOffer, select_tuple
 from papers.corral.workloads import TESTBED, w1
 
 RACKS = 100

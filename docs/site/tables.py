@@ -81,7 +81,7 @@ def options(*verb: str) -> str:
     for name in verb:
         command = command.get_command(context, name)
         context = click.Context(command, parent=context)
-    named = [each for each in command.params if isinstance(each, click.Option)]
+    named = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     return table(
         ("option", "default", "means"),
         ((f"`{each.opts[-1]}{_value(each)}`", _default(each), each.help or "") for each in named),

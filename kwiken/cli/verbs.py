@@ -78,7 +78,7 @@ GROUPS: Final = {
         "queue": Verb("queue", "Show the cluster's batch jobs."),
         "batch": Verb("batch", "Predict batch jobs from their logs, and plan where they run."),
         "storage": Verb("data.storage", "Learn and draw the load of disks, and place data sets on nodes."),
-        "traffic": Verb("data.traffic", "Learn, judge and generate traffic: who sends how much to whom."),
+        "traffic": Verb("data.traffic", "Learn and judge traffic: who sends how much to whom."),
     },
     "Demos": {
         "demo": Verb("live", "Start a real service, learn, plan, apply, and show what it bought."),

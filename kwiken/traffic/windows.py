@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import msgspec
 import numpy as np
 
-from kwiken.base.arrays import Bools, Floats, Ints
+from kwiken.base.arrays import Bools, Floats
 
 DAY_S: Final = 86_400
 HOUR_S: Final = 3600
@@ -108,15 +108,3 @@ def candidate_windows(starts_s: Floats) -> list[tuple[DayWindow, ...]]:
         kinds = (WindowDays.WEEKDAYS, WindowDays.WEEKEND)
         found += [windows_in(parts, kinds) for parts in PARTS]
     return [some for some in found if all(window.holds(starts_s).any() for window in some)]
-
-
-def window_at(windows: Sequence[DayWindow], at_s: Floats) -> Ints:
-    """(n,) index of the window that each time lies in; -1 where it lies in none.
-
-    Args:
-        at_s: (n,) times, seconds since 1970.
-    """
-    found = np.full(len(at_s), -1, np.int64)
-    for place in reversed(range(len(windows))):
-        found[windows[place].holds(at_s)] = place
-    return found

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.storage.consolidation.energy import NodePower
 from kwiken.storage.consolidation.interference import AccessMix, pair_losses, pair_scores
 from kwiken.storage.consolidation.packing import DiskNodes, PackObjects
+from papers.bloc.energy import NodePower
 from papers.bloc.published_curve import published_limit
 
 TARGET_MS: Final = 5.0  # mean latency that each application must meet

@@ -8,7 +8,6 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.storage.consolidation.day import ClusterDay, DayPolicy, play_day
 from kwiken.storage.consolidation.moves import MoveRules
 from kwiken.storage.consolidation.packing import PackObjects, PackRules, placing_order
 from papers.bloc.cluster import (
@@ -18,6 +17,7 @@ from papers.bloc.cluster import (
     objects_of_world,
     quality,
 )
+from papers.bloc.day import ClusterDay, DayPolicy, play_day
 
 SCHEMES: Final = ("Capacity", "B-max", "B-dyn", "B-fine", "BLOC", "Oracle")
 INTERVAL_S: Final = 1800.0

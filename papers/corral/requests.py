@@ -19,8 +19,8 @@ from kwiken.batch.jobs.mapreduce.formulas import (
     SlotsOfMachine,
     reserved_times,
 )
-from papers.corral.rack_tree import RackTree, TreeReservation
-from papers.corral.tuple_selection import SelectionPolicy, TupleOffer, select_tuple
+from papers.corral.tuples.rack_tree import RackTree, TreeReservation
+from papers.corral.tuples.tuple_selection import SelectionPolicy, TupleOffer, select_tuple
 
 MBPS: Final = 1e6 / 8
 GBPS: Final = 1e9 / 8

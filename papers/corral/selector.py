@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from papers.corral.rack_tree import RackTree
 from papers.corral.requests import (
     DISK,
     MEAN_BANDWIDTH,
@@ -18,7 +17,8 @@ from papers.corral.requests import (
     shared_fairly,
 )
 from papers.corral.runs import FIRST_SEED, below, change, level, order
-from papers.corral.tuple_selection import SelectionPolicy
+from papers.corral.tuples.rack_tree import RackTree
+from papers.corral.tuples.tuple_selection import SelectionPolicy
 from papers.figures.rows import (
     FigureRow,
     Findings,

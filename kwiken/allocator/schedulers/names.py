@@ -11,7 +11,6 @@ import numpy as np
 from kwiken.allocator.placement.order import Scheduler
 from kwiken.allocator.schedulers.baselines import LeastLoadedScheduler, reservation_scheduler
 from kwiken.allocator.schedulers.default_scheduler import ThriftyScheduler
-from kwiken.allocator.schedulers.paragon import ParagonScheduler
 from kwiken.allocator.schedulers.sampled import SampledScheduler
 
 SchedulerMaker = Callable[[int], Scheduler]
@@ -20,7 +19,6 @@ SCHEDULERS: Final[Mapping[str, SchedulerMaker]] = MappingProxyType(
     {
         "thrifty": lambda _: ThriftyScheduler(),
         "sampled": lambda seed: SampledScheduler(np.random.default_rng(seed)),
-        "paragon": lambda _: ParagonScheduler(),
         "least-loaded": lambda _: LeastLoadedScheduler(),
         "reservation": lambda _: reservation_scheduler(),
     }

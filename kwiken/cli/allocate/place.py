@@ -50,14 +50,13 @@ if TYPE_CHECKING:
 SCHEDULERS: Final = (
     "thrifty",
     "sampled",
-    "paragon",
     "least-loaded",
     "reservation",
 )
 # Schedulers of earlier releases, and what to use instead.
 REMOVED: Final = {
-    **dict.fromkeys(("quasar", "exact"), "thrifty"),
-    **dict.fromkeys(("paragon-margin", "interference-only", "heterogeneity-only", "hashed"), "paragon"),
+    **dict.fromkeys(("quasar", "exact", "paragon", "paragon-margin", "hashed"), "thrifty"),
+    **dict.fromkeys(("interference-only", "heterogeneity-only"), "thrifty"),
     "paragon-statistical": "sampled",
 }
 WAITING: Final = 3  # exit code: a target waits, or is far from met
@@ -88,7 +87,7 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     type=NameChoice(SCHEDULERS, REMOVED),
     default=SCHEDULERS[0],
     show_default=True,
-    help="What chooses nodes and sizes; the last six are for comparison.",
+    help="What chooses nodes and sizes; the last two are for comparison.",
 )
 @click.option(
     "--guarantee",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -339,27 +338,3 @@ def history_from_csv(text: str, names: list[str], step_s: float, *, where: str) 
     filled = np.where(filled < 0, first, filled)
     means = sums / np.maximum(seen, 1)
     return means[filled, np.arange(len(names))]
-
-
-def demand_from_text(text: str, *, where: str) -> Floats:
-    """(t,) numbers of a text with one a line, as shares of their largest.
-
-    Raises:
-        InputError: names the line that is no number from 0 on; all are 0.
-    """
-    values = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = float(line)
-        except ValueError:
-            value = math.nan
-        if not 0 <= value < math.inf:
-            raise InputError("is no number from 0 on", where=f"{where}:{number}")
-        values.append(value)
-    found = np.array(values)
-    if len(found) < 2 or found.max() <= 0:  # noqa: PLR2004 - a curve needs two points
-        raise InputError("must hold two numbers or more, one above 0", where=where)
-    shares: Floats = found / found.max()
-    return shares

@@ -58,7 +58,7 @@ class HeldJob:
 
 
 @dataclass(frozen=True)
-class JobStart:
+class QueueStart:
     """Start of a job that waited.
 
     Attributes:
@@ -146,7 +146,7 @@ class JobQueue:
         del self.waiting[job]
         self._turns = [turn for turn in self._turns if turn.job != job]
 
-    def advance(self, now_s: float) -> list[JobStart]:
+    def advance(self, now_s: float) -> list[QueueStart]:
         """Start what may start at this moment, and take its room.
 
         A job for which no node has room does not hold up those behind it.
@@ -168,7 +168,7 @@ class JobQueue:
             rooms = self._room.rooms()
             del self.waiting[turn.job]
             self.running[turn.job] = HeldJob(order, node, self._now_s)
-            starts.append(JobStart(turn.job, node, max(0.0, self._now_s - turn.arrived_s)))
+            starts.append(QueueStart(turn.job, node, max(0.0, self._now_s - turn.arrived_s)))
         self._turns = [turn for turn in self._turns if turn.job in self.waiting]
         self._full = rooms
         return starts

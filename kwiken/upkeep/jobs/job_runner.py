@@ -43,7 +43,7 @@ from kwiken.runtime.node_classes.adopted import AdoptedProcess
 from kwiken.runtime.node_classes.limit import Limit
 from kwiken.runtime.node_classes.node_limits import NodeLimits
 from kwiken.runtime.process.log_file import LogFile
-from kwiken.upkeep.jobs.job_queue import JobQueue, JobStart, Room
+from kwiken.upkeep.jobs.job_queue import JobQueue, QueueStart, Room
 
 LOG: Final = logging.getLogger("kwiken.jobs")
 SHIM: Final = Path(__file__).with_name("shim.py")
@@ -243,7 +243,7 @@ class JobRunner:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
 
-    async def _start(self, start: JobStart) -> None:
+    async def _start(self, start: QueueStart) -> None:
         held = self._queue.running[start.job]
         self._append(start.job, EventKind.PLACED, node=start.node, waited_s=round(start.waited_s, 3))
         self._say(f"job {start.job} starts on {start.node} after {start.waited_s:.3g} s")

@@ -14,9 +14,9 @@ from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import Rank, by_quality, walk
 from kwiken.allocator.schedulers import names
 from kwiken.allocator.schedulers.names import SchedulerMaker
-from kwiken.allocator.schedulers.paragon import ParagonScheduler
 from papers.worlds.schedulers.exact import ExactScheduler
 from papers.worlds.schedulers.nearest_server import NearestServerScheduler
+from papers.worlds.schedulers.paragon import ParagonScheduler
 from papers.worlds.schedulers.statistical import StatisticalScheduler
 
 MARGIN: Final = 0.05  # of pressure, a share: what predictions of scores are off by on average
@@ -41,6 +41,7 @@ class QuasarScheduler:
 SCHEDULERS: Final[Mapping[str, SchedulerMaker]] = MappingProxyType(
     {
         **names.SCHEDULERS,
+        "paragon": lambda _: ParagonScheduler(),
         "quasar": lambda _: QuasarScheduler(),
         "paragon-margin": lambda _: ParagonScheduler(margin=MARGIN, name="paragon-margin"),
         "paragon-statistical": lambda seed: StatisticalScheduler(np.random.default_rng(seed)),

@@ -10,8 +10,8 @@ from kwiken.allocator.placement.node_ledger import ROUNDING
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.node_queue import nodes_with_room
-from kwiken.allocator.schedulers.paragon import differences, with_room
 from kwiken.base.arrays import Floats, Ints
+from papers.worlds.schedulers.paragon import differences, with_room
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from kwiken.allocator.placement.order import Scheduler
-from kwiken.allocator.schedulers.paragon import ParagonScheduler
 from papers.worlds.fleet.behaviour import Knowledge
 from papers.worlds.schedulers.names import scheduler
+from papers.worlds.schedulers.paragon import ParagonScheduler
 from papers.worlds.waiting.lines.budgets import Slack
 from papers.worlds.waiting.lines.quality_classes import CLASSES
 from papers.worlds.waiting.lines.settings import LineOrder, SwitchRule

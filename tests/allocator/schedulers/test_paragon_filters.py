@@ -12,15 +12,15 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.quality import FEW_NODES, contention_on, node_scores
 from kwiken.allocator.placement.sizing import Sizing
-from kwiken.allocator.schedulers.paragon import (
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.base.arrays import Bools, Floats
+from papers.worlds.schedulers.names import scheduler
+from papers.worlds.schedulers.paragon import (
     STEP_OF_TOLERANCE,
     ParagonScheduler,
     _tolerable,
     _unharmed,
 )
-from kwiken.allocator.workloads.sources import SOURCES
-from kwiken.base.arrays import Bools, Floats
-from papers.worlds.schedulers.names import scheduler
 from papers.worlds.schedulers.statistical import StatisticalScheduler
 from tests.support.allocation.filled_ledger import fill
 from tests.support.runtime.clusters import cluster, known, over_sources, profile, requested

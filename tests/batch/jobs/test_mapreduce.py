@@ -19,7 +19,7 @@ from kwiken.batch.jobs.mapreduce.formulas import (
     shuffle_over_racks,
 )
 from kwiken.batch.jobs.mapreduce.stages import critical_path
-from papers.corral.deadline_tuples import candidates
+from papers.corral.tuples.deadline_tuples import candidates
 from papers.mrcute.prediction import TaskFlow, fit_profile
 
 SLOTS = SlotsOfMachine(map_slots=8, reduce_slots=2)

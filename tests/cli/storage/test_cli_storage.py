@@ -218,15 +218,10 @@ def test_the_rsync_line_of_a_move_runs_nothing_else(cluster: Path) -> None:
         assert shlex.quote(source) in move["rsync"]
 
 
-def test_a_day_of_demand_is_played(cluster: Path) -> None:
-    (cluster / "demand.txt").write_text("\n".join(str(100 + at % 50) for at in range(200)))
-    result = run(
-        "storage", "pack", str(cluster / "nodes.toml"), str(cluster / "datasets.toml"),
-        "--demand", str(cluster / "demand.txt"), "--json",
-    )  # fmt: skip
-    day = json.loads(result.stdout)["day"]
-    assert day["saving_times"] > 1
-    assert day["intervals"] == 48
+@pytest.mark.parametrize("option", ["--demand", "--fit"])
+def test_options_of_the_published_packing_say_what_to_use(cluster: Path, option: str) -> None:
+    words = ("storage", "pack", str(cluster / "nodes.toml"), str(cluster / "datasets.toml"))
+    refused(run(*words, option, "next"), f"{option} was removed; use ")
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from kwiken.cli.data.traffic.tables import talkers
 from kwiken.traffic.document import TrafficModel
-from kwiken.traffic.maps import MapLevel
 from tests.support.data.public_files import public_file
 from tests.support.project.commands import ROOT, refused, run
 
@@ -86,19 +82,13 @@ def test_spans_state_instances_nodes_and_zones(tmp_path: Path) -> None:
     assert {(p["from"], p["to"]) for p in levels["service"]["pairs"]} == {("cart", "stock"), ("web", "cart")}
 
 
-def test_a_model_is_shown_judged_and_generates(model: str, tmp_path: Path) -> None:
+def test_a_model_is_shown_and_judged(model: str) -> None:
     assert "busiest pairs" in run("traffic", "show", model).stdout
     judged = run("traffic", "judge", FLOWS, model, "--json")
     assert judged.exit_code == 0, judged.stderr
     levels = {each["level"]: each for each in json.loads(judged.stdout)["levels"]}
     assert levels["service"]["mean"]["all_pairs"] == 0.0  # the same traffic
-    generated = run("traffic", "generate", model, "--duration", "10m", "--seed", "3")
-    head, *lines = generated.stdout.splitlines()
-    assert head == "at_s,from,to"
-    assert lines
-    out = tmp_path / "counts.csv"
-    assert run("traffic", "generate", model, "--to", "counts", "-o", str(out)).exit_code == 0
-    assert out.read_text().startswith("bin_s,from,to,calls\n")
+    refused(run("traffic", "generate", model), "'generate' was removed; use `kwiken load`")
 
 
 def test_fewer_calls_cross_zones_at_no_more_cost(model: str, profiles: str, tmp_path: Path) -> None:
@@ -140,7 +130,6 @@ def test_a_bad_model_is_one_line(text: str, why: str, profiles: str, tmp_path: P
     path.write_text(text)
     for command in (
         ("traffic", "show", str(path)),
-        ("traffic", "generate", str(path)),
         ("traffic", "judge", FLOWS, str(path)),
     ):
         refused(run(*command), why)
@@ -198,38 +187,8 @@ def test_windows_without_time_have_no_rate(model: str, tmp_path: Path) -> None:
     refused(run("traffic", "show", idle), r"windows\[0\].seconds must be above 0, since amount is")
 
 
-def test_more_than_a_count_holds_is_refused(model: str, tmp_path: Path) -> None:
-    words = ("--to", "counts", "--scale", "1e300", "-o", str(tmp_path / "x.csv"))
-    refused(run("traffic", "generate", model, *words), "more than 1e\\+18 in one bin")
-
-
 def test_a_log_in_milliseconds_is_told(tmp_path: Path) -> None:
     log = tmp_path / "vpc.log"
     line = "2 1 e 10.0.0.1 10.0.0.2 1 2 6 1 100 1700000000000 1700000001 ACCEPT OK\n"
     log.write_text(line)
     refused(run("traffic", "fit", str(log)), "start must be in seconds since 1970")
-
-
-def test_names_are_cells_of_the_csv(model: str, tmp_path: Path) -> None:
-    ends = json.loads(Path(model).read_text())["endpoints"]
-    for number, end in enumerate(ends):
-        end["name"] = 'one, "name"' if number < 2 else f"pod-{number}"
-        end["service"] = f"service-{number}"
-    odd = changed(model, tmp_path, endpoints=ends)
-    found = run("traffic", "generate", odd, "--duration", "1h").stdout
-    rows = list(csv.reader(found.splitlines()))
-    assert {len(row) for row in rows} == {3}
-    names = {name for row in rows[1:] for name in row[1:]}
-    assert names <= {f'service-{k}/one, "name"' for k in (0, 1)} | {f"pod-{k}" for k in range(len(ends))}
-
-
-def test_the_services_with_most_partners_are_those_of_the_map(model: str) -> None:
-    loaded = TrafficModel.from_json(Path(model).read_text(), where=model)
-    found = loaded.traffic_map(MapLevel.SERVICE)
-    both = found.dense()
-    linked = ((both + both.T) > 0) & ~np.eye(len(both), dtype=bool)
-    for name, partners, share in talkers(loaded):
-        at = found.names.index(name)
-        assert partners == linked[at].sum()
-        carried = both[at].sum() + both[:, at].sum() - both[at, at]
-        assert share == pytest.approx(carried / both.sum())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from papers.corral.rack_tree import RackTree, TreeReservation
-from papers.corral.tuple_selection import TupleOffer, select_tuple
+from papers.corral.tuples.rack_tree import RackTree, TreeReservation
+from papers.corral.tuples.tuple_selection import TupleOffer, select_tuple
 
 
 def one_rack() -> RackTree:

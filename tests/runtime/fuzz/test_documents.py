@@ -28,7 +28,7 @@ from kwiken.batch.racks.document import RackPlan
 from kwiken.export.plans.calls import read_targets
 from kwiken.model.nodes.document import cluster_from_toml
 from kwiken.model.nodes.placement import Placement
-from kwiken.storage.consolidation.document import datasets_from_toml, demand_from_text, history_from_csv
+from kwiken.storage.consolidation.document import datasets_from_toml, history_from_csv
 from kwiken.storage.model.document import StorageModel
 from kwiken.storage.trace.formats import trace_from_text
 from kwiken.tail.queueing.load.queues_document import queues_from_toml
@@ -64,7 +64,6 @@ def _usage(data: bytes) -> None:
 DECODERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "block_trace": _text(lambda text: trace_from_text(text, where="trace")),
     "datasets": lambda data: datasets_from_toml(data, where="datasets"),
-    "demand": _text(lambda text: demand_from_text(text, where="demand")),
     "flows": _flows,
     "history": _text(lambda text: history_from_csv(text, list(NAMES), 60.0, where="history")),
     "job_log": lambda data: read_log(data.splitlines(keepends=True), name="job", where="log"),

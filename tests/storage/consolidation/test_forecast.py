@@ -9,7 +9,6 @@ from kwiken.base.errors import InputError
 from kwiken.storage.consolidation.document import (
     DiskCurve,
     datasets_from_toml,
-    demand_from_text,
     history_from_csv,
     objects_of,
 )
@@ -124,9 +123,3 @@ def test_a_history_is_read_by_step() -> None:
 def test_bad_histories_are_refused(text: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         history_from_csv(text, ["a", "b"], 1800.0, where="x")
-
-
-@pytest.mark.parametrize("text", ["", "1", "0 0", "1 x", "1 -2", "1 nan"])
-def test_bad_demand_is_refused(text: str) -> None:
-    with pytest.raises(InputError):
-        demand_from_text(text, where="x")

@@ -14,13 +14,13 @@ from kwiken.allocator.placement.walks import by_cost, by_quality, walk
 from kwiken.allocator.sampling.agent import qualities, sampled_kind
 from kwiken.allocator.schedulers.baselines import reservation
 from kwiken.allocator.schedulers.default_scheduler import put
-from kwiken.allocator.schedulers.paragon import _tolerable
 from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.arrays import Floats
 from papers.worlds.schedulers.hashed_index import HashedIndex, HashFamily
 from papers.worlds.schedulers.nearest_server import RADIUS, STEP
+from papers.worlds.schedulers.paragon import _tolerable
 from tests.support.allocation.plain_choices import priced_choices
 
 

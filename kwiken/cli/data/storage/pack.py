@@ -20,11 +20,17 @@ from kwiken.apps.console.output import (
 from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.document_sizes import MAX_NODES_FILE
-from kwiken.cli.shared.options import Real, json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.options import (
+    Real,
+    json_option,
+    needs_extra,
+    out_option,
+    refuse_shared_stdout,
+    removed_option,
+)
 
 if TYPE_CHECKING:
     from kwiken.base.arrays import Floats, Ints
-    from kwiken.storage.consolidation.day import ClusterDay
     from kwiken.storage.consolidation.document import DataDocument
     from kwiken.storage.consolidation.moves import MovePlan
     from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules
@@ -42,18 +48,8 @@ SEED: Final = 0  # of the search, so that one input has one layout
 @click.argument("datasets", metavar="DATASETS")
 @click.option("--history", metavar="FILE", help="CSV of demand over time: t_s,dataset,mb_s.")
 @click.option("--beside", metavar="FILE", help="Layout that is in force; what moves from it is told.")
-@click.option(
-    "--demand",
-    metavar="FILE",
-    help="Numbers, one a line, that are the shape of a day of demand: the day is played.",
-)
-@click.option(
-    "--fit",
-    type=click.Choice(("search", "next", "first", "best")),
-    default="search",
-    show_default=True,
-    help="How a node is chosen among those that fit; next is the published one, search tries to need fewer.",
-)
+@removed_option("--demand", "python -m papers bloc, in a checkout of kwiken's source, which plays days")
+@removed_option("--fit", "no option: the search is never worse")
 @click.option(
     "--interval", "interval_s", type=Real(60, 86_400), default=1800.0, show_default=True, help="Seconds."
 )
@@ -78,8 +74,6 @@ def command(
     datasets: str,
     history: str | None,
     beside: str | None,
-    demand: str | None,
-    fit: str,
     interval_s: float,
     reserve: float,
     interference: float,
@@ -99,16 +93,15 @@ def command(
     from kwiken.storage.consolidation.packing import PackRules
 
     rules = PackRules(
-        fit="first" if fit == "search" else fit,
+        fit="first",
         reserve_share=reserve,
         most_interference=math.inf if no_interference else interference,
         apart=_zones_suffice(document, there),
     )
     expected = None if history is None else _forecast(history, document, interval_s, quantile)
     with progress("packing"):
-        found = _packed(document, there, expected, rules, beside, interval_s, search=fit == "search")
-        day = None if demand is None else _day(document, there, rules, demand, interval_s, quantile, found)
-    answer = _summary(found, there, day)
+        found = _packed(document, there, expected, rules, beside, interval_s)
+    answer = _summary(found, there)
     if as_json:
         print_json(answer)
     elif out != "-":
@@ -171,8 +164,6 @@ def _packed(
     rules: PackRules,
     beside: str | None,
     interval_s: float,
-    *,
-    search: bool,
 ) -> Found:
     """Objects, scores, place of each object, moves from the layout in force, and facts."""
     import numpy as np
@@ -188,10 +179,7 @@ def _packed(
     facts: dict[str, Any] = {"objects": len(objects), "nodes": len(nodes)}
     plan = None
     if beside is None:
-        if search:
-            packed = searched(objects, nodes, scores, rules, np.random.default_rng(SEED))
-        else:
-            packed = consolidate(objects, nodes, scores, rules, order=order)
+        packed = searched(objects, nodes, scores, rules, np.random.default_rng(SEED))
         place, oversized, unplaced = packed.place, packed.oversized, packed.unplaced
     else:
         before = place_from_json(read_text(beside, MAX_LAYOUT), objects, nodes, where=beside)
@@ -212,44 +200,7 @@ def _packed(
     return objects, scores, place, plan, facts
 
 
-def _day(
-    document: DataDocument,
-    nodes: DiskNodes,
-    rules: PackRules,
-    path: str,
-    interval_s: float,
-    quantile: float | None,
-    found: Found,
-) -> tuple[ClusterDay, float]:
-    """A day of demand, and the energy of the same day with all nodes awake."""
-    import numpy as np
-
-    text = read_text(path, MAX_HISTORY)
-    from kwiken.storage.consolidation.day import DayPolicy, play_day
-    from kwiken.storage.consolidation.document import demand_from_text
-    from kwiken.storage.consolidation.energy import NodePower
-    from kwiken.storage.consolidation.moves import MoveRules
-    from kwiken.storage.consolidation.packing import placing_order
-
-    shape = demand_from_text(text, where=path)
-    slots = max(1, round(86_400 / interval_s))
-    means = np.array([part.mean() for part in np.array_split(shape, min(slots, len(shape)))])
-    peak = np.array([each.mb_s * (1 + each.reissue) for each in document.datasets])
-    demand = means[:, None] * peak
-    power = [NodePower(idle_w=disk.idle_w, peak_w=disk.peak_w) for disk in document.disks]
-    objects, scores = found[0], found[1]
-    plays = [
-        play_day(
-            objects, nodes, scores, demand, demand, power, rules=rules,
-            moving=MoveRules(interval_s=interval_s), order=placing_order(objects, scores),
-            policy=DayPolicy(dynamic=not always, awake_always=always, quantile=quantile),
-        )
-        for always in (False, True)
-    ]  # fmt: skip
-    return plays[0], plays[1].energy_wh
-
-
-def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | None) -> dict[str, Any]:
+def _summary(found: Found, nodes: DiskNodes) -> dict[str, Any]:
     import shlex
 
     import numpy as np
@@ -291,19 +242,6 @@ def _summary(found: Found, nodes: DiskNodes, day: tuple[ClusterDay, float] | Non
             for move in plan.moves
         ]
         answer["late"] = [objects.names[move.which] for move in plan.late]
-    if day is not None:
-        played, always = day
-        answer["day"] = {
-            "nodes_awake_least": int(played.awake.sum(axis=1).min()),
-            "nodes_awake_most": int(played.awake.sum(axis=1).max()),
-            "energy_kwh": played.energy_wh / 1e3,
-            "energy_all_awake_kwh": always / 1e3,
-            "saving_times": always / played.energy_wh,
-            "moved_gb": float(played.moved_gb.sum()),
-            "late_moves": played.late,
-            "intervals_over_a_limit": int(played.over.any(axis=1).sum()),
-            "intervals": len(played.awake),
-        }
     return answer
 
 
@@ -341,12 +279,3 @@ def _show(answer: dict[str, Any]) -> None:
         )
     if answer.get("late"):
         say(f"does not fit the interval and stays: {', '.join(answer['late'][:SHOWN])}")
-    if "day" in answer:
-        day = answer["day"]
-        say(
-            f"a day: {day['nodes_awake_least']} to {day['nodes_awake_most']} nodes awake, "
-            f"{day['energy_kwh']:.4g} kWh instead of {day['energy_all_awake_kwh']:.4g} "
-            f"({day['saving_times']:.3g} times less), {day['moved_gb']:.4g} GB moved, "
-            f"{day['late_moves']} moves too long, "
-            f"{day['intervals_over_a_limit']} of {day['intervals']} intervals with a node over a limit"
-        )

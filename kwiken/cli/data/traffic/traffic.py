@@ -12,14 +12,15 @@ _COMMANDS: Final = {
     "fit": "Learn who sends how much to whom, from traces or flow logs.",
     "show": "Show a traffic model: maps by level, locality, talkers.",
     "judge": "Judge a traffic model on later traffic, beside the plain mean map and a low-rank one.",
-    "generate": "Generate traffic of a model: single calls, or counts by bin and pair.",
 }
+REMOVED: Final = {"generate": "`kwiken load`, or `kwiken traffic show --json` for the rates"}
 
 
 @click.command(
     cls=LazyGroup,
     lazy={name: LazyCommand(f"kwiken.cli.data.traffic.{name}", line) for name, line in _COMMANDS.items()},
+    removed=REMOVED,
     noun="command",
 )
 def command() -> None:
-    """Learn, judge and generate traffic between services: who sends how much to whom, and when."""
+    """Learn and judge traffic between services: who sends how much to whom, and when."""

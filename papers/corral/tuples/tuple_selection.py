@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from papers.corral.rack_tree import RackTree, TreeReservation
+from papers.corral.tuples.rack_tree import RackTree, TreeReservation
 
 SelectionPolicy = Literal["balanced", "random", "time", "base", "fastest"]
 

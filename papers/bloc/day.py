@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.storage.consolidation.energy import NodePower, energy_wh
 from kwiken.storage.consolidation.forecast import DemandForecaster
 from kwiken.storage.consolidation.moves import DataMove, MoveRules, update_placement
 from kwiken.storage.consolidation.packing import FITS, DiskNodes, PackObjects, PackRules, consolidate
+from papers.bloc.energy import NodePower, energy_wh
 
 
 @dataclass(frozen=True, eq=False)
