@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.harness import Row
-from kwiken.allocator.packing.needs.sensitivity import least_share, on_class, sensitivity_curve
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.base.arrays import Floats
 from kwiken.probes.recorded import RECORDED_HISTORY
+from papers.colocation.sensitivity import least_share, on_class, sensitivity_curve
 
 TOLERANCES = (0.05, 0.25, 0.5, 1.0, 2.0)  # relative rise of the time of a call
 MAX_WRONG = 0.15  # share of the cases that may be told wrong

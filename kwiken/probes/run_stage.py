@@ -12,12 +12,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
 import mmap
 import struct
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -28,33 +27,13 @@ from kwiken.probes.record_inputs import Recorded, RecordedRun
 from kwiken.runtime.base.target import load_target
 from kwiken.runtime.replica.stage_calls import DEFAULT_SETTINGS, Ending, ReceivedCall, StageCalls
 
-CONTROL_BYTES: Final = 8192
+CONTROL_BYTES: Final = 4096
 # Fields of the page, 8 bytes each: those that the prober writes, then those of this process.
-RUN, INTERVAL_NS, READY, DONE, DONE_AT_NS, WORK_NS, WORK_SQUARED = range(0, 56, 8)
-LATENCIES: Final = 64  # number of calls by bucket of their latency, from here on
-CELLS: Final = (CONTROL_BYTES - LATENCIES) // 8
-CELLS_PER_OCTAVE: Final = 32  # buckets for a factor of 2; each 2.2% wide
-FIRST_CELL: Final = -20 * CELLS_PER_OCTAVE  # the first bucket ends at a microsecond, the last at 40 minutes
+RUN, READY, DONE, DONE_AT_NS, WORK_NS, WORK_SQUARED = range(0, 48, 8)
 CALLERS: Final = 2  # calls at once: a handler that awaits leaves the processor to another
 MAX_WORK_NS: Final = 10**11  # work of one call that counts at most, so that the sums cannot overflow
 SQUARED_UNIT_NS: Final = 1000  # unit of the work whose squares are summed
-MAX_LATE_S: Final = 2.0  # that calls may fall behind their pace; further behind they begin anew
 PAUSE_S: Final = 0.002  # between looks at the page while paused
-
-
-def quantile_s(counts: Sequence[int], share: float) -> float:
-    """Latency that a share of some calls do not exceed, seconds, from the numbers of calls by bucket.
-
-    Args:
-        counts: number of calls by bucket, one or more calls.
-        share: share of the calls, above 0 and at most 1.
-    """
-    rank, seen = share * sum(counts), 0
-    for cell, count in enumerate(counts):
-        seen += count
-        if count and seen >= rank - 1e-9:
-            return float(2.0 ** ((cell + FIRST_CELL) / CELLS_PER_OCTAVE))
-    raise ValueError("there are no calls")
 
 
 class SharedPage:
@@ -70,16 +49,6 @@ class SharedPage:
     def write(self, field: int, value: int) -> None:
         """Set a field."""
         struct.pack_into("=Q", self._memory, field, value)
-
-    def count(self, latency_s: float) -> None:
-        """Count the latency of a call, seconds."""
-        cell = math.ceil(math.log2(max(latency_s, 1e-9)) * CELLS_PER_OCTAVE) - FIRST_CELL
-        field = LATENCIES + 8 * min(max(cell, 0), CELLS - 1)
-        self.write(field, self.read(field) + 1)
-
-    def latencies(self) -> tuple[int, ...]:
-        """Number of calls so far, by bucket of their latency."""
-        return struct.unpack_from(f"={CELLS}Q", self._memory, LATENCIES)
 
     def close(self) -> None:
         """Unmap the page."""
@@ -100,46 +69,22 @@ async def run_stage(target: str, stage: str, inputs: list[Recorded], page: Share
     await calls.set_up()
     page.write(READY, 1)
     turns = itertools.cycle(inputs)
-    pace = _Pace(page)
     async with asyncio.TaskGroup() as group:
         for _ in range(CALLERS):
-            group.create_task(_call(calls, turns, page, pace))
+            group.create_task(_call(calls, turns, page))
 
 
-class _Pace:
-    """Moments at which calls are due: at equal intervals, or at once where the page has no interval."""
-
-    def __init__(self, page: SharedPage) -> None:
-        self._page = page
-        self._due = 0.0
-
-    async def next(self) -> float:
-        """Wait until the next call is due; returns that moment, from which its latency counts."""
-        interval_s = self._page.read(INTERVAL_NS) / 1e9
-        now = time.monotonic()
-        if not interval_s:
-            return now
-        if now - self._due > MAX_LATE_S:  # after a pause
-            self._due = now
-        self._due += interval_s
-        due = self._due
-        await asyncio.sleep(max(0.0, due - now))
-        return due
-
-
-async def _call(calls: StageCalls, turns: Iterator[Recorded], page: SharedPage, pace: _Pace) -> None:
+async def _call(calls: StageCalls, turns: Iterator[Recorded], page: SharedPage) -> None:
     while True:
         if not page.read(RUN):
             await asyncio.sleep(PAUSE_S)
             continue
-        due = await pace.next()
         recorded = next(turns)
         settings = msgspec.structs.replace(DEFAULT_SETTINGS, shard=recorded.shard)
         ended = await calls.serve(ReceivedCall(recorded.body, time.monotonic(), settings=settings))
         if ended.ending is not Ending.ANSWERED:
             raise KwikenError(f"a recorded call fails: {_reason(ended.body)}")
         page.write(DONE, page.read(DONE) + 1)
-        page.count(time.monotonic() - due)
         work_ns = min(round(ended.busy_ms * 1e6), MAX_WORK_NS)
         page.write(WORK_NS, page.read(WORK_NS) + work_ns)
         page.write(WORK_SQUARED, page.read(WORK_SQUARED) + (work_ns // SQUARED_UNIT_NS) ** 2)

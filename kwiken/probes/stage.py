@@ -24,8 +24,6 @@ from kwiken.allocator.contention.errors import ProbeError
 from kwiken.allocator.contention.measured_stage import MeasuredRun, StageProbe, measured_runs, variation_of
 from kwiken.allocator.contention.ramp import Ramp, RampWindow, Scores
 from kwiken.allocator.contention.stage_plan import ProbePlan, ProbeSetting
-from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, SensitivityCurve, sensitivity_curve
-from kwiken.allocator.workloads.profile import Size
 from kwiken.probes.facts import MachineFacts
 from kwiken.probes.kernel import Kernel
 from kwiken.probes.machine import MachineProber
@@ -34,14 +32,12 @@ from kwiken.probes.run_stage import (
     CONTROL_BYTES,
     DONE,
     DONE_AT_NS,
-    INTERVAL_NS,
     READY,
     RUN,
     SQUARED_UNIT_NS,
     WORK_NS,
     WORK_SQUARED,
     SharedPage,
-    quantile_s,
 )
 from kwiken.probes.sandbox import Sandbox
 from kwiken.runtime.base.process_id import family
@@ -56,12 +52,6 @@ SETTLE_S: Final = 0.1  # after a setting or level has changed
 ROUNDS: Final = 5  # turns of all settings
 MIN_CALLS: Final = 20  # in a window: one call more or less must not be seen
 MAX_STRETCH: Final = 5.0  # of a window, for slow stages
-MIN_FOR_P99: Final = 200  # calls in a window
-SHARES: Final = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a resource that are left to a stage
-CAUGHT_UP_S: Final = 4.0  # for calls that fell behind at the least share of the processor
-HALF_LOAD: Final = 0.5  # of what one core completes
-BANDWIDTHS: Final = ("memory-bandwidth", "network")  # source of each dimension but the processor
-WHOLE: Final = ProbeSetting(Size(1.0, 1.0), 1, "", 1.0)
 NO_MODULE: Final = "it ended without a reason"
 
 
@@ -130,60 +120,6 @@ class StageProber:
                     rough += [] if calibrated.linear else [source]
                     scores[source] = await self._ramp(measured, calibrated)
         return StageProbe(runs, scores, tuple(rough), limits.method.value, variation)
-
-    async def sensitivity(
-        self, target: StageTarget, rate_per_s: float | None, window_s: float
-    ) -> tuple[float, dict[str, SensitivityCurve]]:
-        """Measure the p99 of a stage under paced calls, with less of each resource.
-
-        Processors are taken away by a limit; bandwidths are taken by contention of their source.
-
-        Args:
-            rate_per_s: calls per second; None for half of what one core completes.
-            window_s: length of each measurement, seconds.
-
-        Returns:
-            calls per second, and the curve of each dimension.
-
-        Raises:
-            ProbeError: the stage cannot be run, or fails, or is too slow.
-            KwikenError: processes cannot be limited.
-        """
-        async with Sandbox(target.folder) as sandbox, NodeLimits() as limits:
-            inputs = await _record(limits, sandbox, target)
-            self._advanced()
-            async with _replica(limits, sandbox, target, inputs, 0) as replica:
-                with self._off_the_victim():
-                    measured = _Measurement(limits, [replica], self._window_s)
-                    await measured.measure(WHOLE)
-                    rate = rate_per_s or HALF_LOAD * await measured.window()
-                    replica.page.write(INTERVAL_NS, round(1e9 / rate))
-                    cpu = []
-                    for share in reversed(SHARES):  # calls that fall behind do so at the least shares
-                        limits.resize(replica.name, Limit(cores=share))
-                        cpu.append(await measured.p99_ms(window_s))
-                        self._advanced()
-                    found = {DIMENSIONS[0]: sensitivity_curve(np.array(SHARES), np.array(cpu[::-1]))}
-                    limits.resize(replica.name, Limit(cores=1.0))
-                    measured.pin(self._facts.victim)
-                    await asyncio.sleep(CAUGHT_UP_S)
-                    for dimension, source in zip(DIMENSIONS[1:], BANDWIDTHS, strict=True):
-                        calibrated = await self._calibrated(measured, source)
-                        measured.go(running=True)
-                        found[dimension] = await self._injected(measured, calibrated, window_s)
-                        self._advanced()
-        return rate, found
-
-    async def _injected(
-        self, measured: _Measurement, calibrated: Calibration, window_s: float
-    ) -> SensitivityCurve:
-        """Curve of a bandwidth by the share that contention leaves."""
-        p99_ms = []
-        async with self._prober.kernel(calibrated.source) as kernel:
-            for share in reversed(SHARES):
-                await kernel.settled(calibrated.drive(1.0 - share))
-                p99_ms.append(await measured.p99_ms(window_s))
-        return sensitivity_curve(np.array(SHARES), np.array(p99_ms[::-1]))
 
     @contextlib.contextmanager
     def _off_the_victim(self) -> Iterator[None]:
@@ -322,25 +258,6 @@ class _Measurement:
             if fewest >= MIN_CALLS or (fewest > 1 and turn >= MAX_STRETCH):
                 return sum(rates)
         raise ProbeError(f"{self._playing[0].name} completes fewer than 2 calls within {CALLS_S:g} s")
-
-    async def p99_ms(self, window_s: float) -> float:
-        """p99 latency of the calls of a window, milliseconds; the window goes on until there are enough.
-
-        Raises:
-            ProbeError: the replica has failed, or completes too few calls.
-        """
-        (replica,) = self._playing
-        await asyncio.sleep(SETTLE_S)
-        before = replica.page.latencies()
-        deadline = time.monotonic() + CALLS_S
-        while True:
-            await asyncio.sleep(window_s)
-            replica.check()
-            counts = [now - then for now, then in zip(replica.page.latencies(), before, strict=True)]
-            if sum(counts) >= MIN_FOR_P99:
-                return 1e3 * quantile_s(counts, 0.99)
-            if time.monotonic() > deadline:
-                raise ProbeError(f"{replica.name} completes fewer than {MIN_FOR_P99} calls in {CALLS_S:g} s")
 
     def work_variation(self) -> float | None:
         """Coefficient of variation of the processor time of calls so far; None where it cannot be told."""

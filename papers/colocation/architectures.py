@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, NodeArchitecture, carried
+from papers.colocation.sensitivity import DIMENSIONS, NodeArchitecture, carried
 from papers.figures.rows import Findings, RowKind, row
 
 _TABLE_I: Final = {

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs.sensitivity import carried
 from kwiken.base.arrays import Bools, Floats, Ints
 from papers.colocation.architectures import ARCHITECTURES, LARGE, architecture
+from papers.colocation.sensitivity import carried
 
 HOSTS, TASKS = 900, 1000
 # Shares of the types among the hosts, and of small tasks: about 45.9% of the baseline's hosts are small.

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from kwiken.allocator.packing.needs.sensitivity import TOLERANCE, least_share
 from kwiken.allocator.packing.tasks.usage import PERCENTILE, nearest_rank
 from kwiken.base.arrays import Floats
+from papers.colocation.sensitivity import TOLERANCE, least_share
 from papers.figures.rows import FigureRow, Findings, Plot, PlotSeries, median_row, row
 
 REQUESTS: Final = 200_000

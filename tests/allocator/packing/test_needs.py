@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.packing.needs.sensitivity import (
+from kwiken.base.errors import InputError
+from papers.colocation.architectures import architecture
+from papers.colocation.limits import tolerated_injection
+from papers.colocation.sensitivity import (
     carried,
     least_share,
     monotone,
     on_class,
     sensitivity_curve,
 )
-from kwiken.base.errors import InputError
-from papers.colocation.architectures import architecture
-from papers.colocation.limits import tolerated_injection
 from papers.colocation.usage_clusters import cluster_usage, elbow
 
 SMALL, LARGE = architecture("Haswell10"), architecture("Broadwell20")

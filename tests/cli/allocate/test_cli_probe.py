@@ -78,22 +78,6 @@ def test_a_probed_stage_is_classified(requests: str, machine: str, work: str, tm
     assert [each["name"] for each in json.loads(classified.stdout)["workloads"]] == ["hello/tidy", "greet"]
 
 
-@needs_compiler
-@pytest.mark.slow
-def test_the_sensitivity_of_a_stage_is_a_share_on_each_class(requests: str, machine: str, work: str) -> None:
-    common = ("--requests", requests, "--machine", machine, "--working-folder", work, *QUICK)
-    words = ("--stage", "tidy", "--sensitivity", "--rate", "300", "--class", "slow=0.5", "--json")
-    result = run("probe", "stage", HELLO, *words, *common)
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["rate_per_s"] == 300
-    assert list(told["dimensions"]) == ["cpu", "memory bandwidth", "network bandwidth"]
-    for curve in told["dimensions"].values():
-        assert 0.2 <= curve["score"] <= 1.0
-        assert curve["impacts"] == sorted(curve["impacts"], reverse=True)
-    assert told["cpu_by_class"] == {"slow": 2 * told["dimensions"]["cpu"]["score"]}
-
-
 @pytest.mark.slow
 @needs_compiler
 def test_a_machine_is_probed(tmp_path: Path) -> None:

@@ -53,7 +53,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.distance",
         "kwiken.allocator.packing.tasks",
         "kwiken.allocator.packing.documents",
-        "kwiken.allocator.packing.needs",
         "kwiken.allocator.packing",
         "kwiken.allocator.provisioning.dispatch",
         "kwiken.allocator.provisioning",

@@ -27,17 +27,17 @@ from kwiken.cli.shared.options import (
     load_service,
     milliseconds,
     needs_extra,
+    removed_option,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from kwiken.allocator.contention.error_intervals import SourcePlan
     from kwiken.allocator.contention.machine_probe import MachineProbe
     from kwiken.allocator.contention.measured_stage import StageProbe
     from kwiken.allocator.contention.stage_plan import ProbePlan
-    from kwiken.allocator.packing.needs.sensitivity import SensitivityCurve
     from kwiken.allocator.workloads.measurements import Measurements
     from kwiken.model.profile.profile import Profile
     from kwiken.probes.stage import StageProber, StageTarget
@@ -46,8 +46,6 @@ MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
 MAX_MACHINE: Final = 4 * MIB
 MAX_SPEED: Final = 1.0  # a quota makes no processor faster
-WINDOWS: Final = 10  # of a usual measurement, in one of a p99
-STEPS: Final = 12  # recording, nine shares of the processor, two bandwidths
 QOS: Final = 0.95  # share of its performance that a stage keeps where no profile says what its service bears
 ROOM: Final = 1.05  # of the profile's p99, where no target is given
 REQUESTS: Final = 20_000  # that are replayed for each factor on the stage's latencies
@@ -156,73 +154,6 @@ async def stage_prober(
     return StageProber(prober, facts, calibrations=calibrations, window_s=window_s, advanced=advanced)
 
 
-def show_sensitivity(
-    goal: StageTarget,
-    workload: str,
-    speeds: Mapping[str, float],
-    machine: str | None,
-    *,
-    rate_per_s: float | None,
-    window_s: float,
-    as_json: bool,
-) -> None:
-    """Measure the sensitivity of a stage and print curves and scores.
-
-    Args:
-        workload: name of the stage in the answer.
-        speeds: speed of node classes as a share of this machine's, by name.
-        machine: path of the calibration of this machine; None to calibrate now.
-        rate_per_s: calls per second; None for half of what one core completes.
-        window_s: length of one window, seconds; a p99 is measured over ten of them.
-        as_json: whether to print JSON.
-    """
-    from kwiken.allocator.contention.machine_probe import probe_from_json
-    from kwiken.allocator.packing.needs.sensitivity import DIMENSIONS, on_class
-
-    calibrated = None
-    if machine is not None:
-        calibrated = probe_from_json(read_text(machine, MAX_MACHINE), where=machine)
-
-    async def probe(advanced: Callable[[], None]) -> tuple[float, dict[str, SensitivityCurve]]:
-        stages = await stage_prober(calibrated, window_s, advanced)
-        return await stages.sensitivity(goal, rate_per_s, WINDOWS * window_s)
-
-    with progress(f"probing {workload}", total=STEPS) as bar:
-        rate, curves = run_probe(probe(bar.advance))
-    cpu = curves[DIMENSIONS[0]].score
-    classes = {name: on_class(cpu, speed) for name, speed in speeds.items()}
-    if as_json:
-        print_json(
-            {
-                "name": workload,
-                "rate_per_s": rate,
-                "dimensions": {
-                    name: {
-                        "score": curve.score,
-                        "shares": curve.shares.tolist(),
-                        "p99_ms": curve.p99_ms.tolist(),
-                        "impacts": curve.impacts.tolist(),
-                    }
-                    for name, curve in curves.items()
-                },
-                "cpu_by_class": classes,
-            }
-        )
-        return
-    shares = next(iter(curves.values())).shares.tolist()
-    columns = ("share left", *(f"p99 ms by {name}" for name in curves))
-    rows = [
-        (f"{share:.0%}", *(f"{curve.p99_ms[at]:.4g}" for curve in curves.values()))
-        for at, share in enumerate(shares)
-    ]
-    print_table(f"{workload} at {rate:.4g} calls/s", columns, rows)
-    print_table("", ("resource", "least share"), [(name, f"{one.score:.2f}") for name, one in curves.items()])
-    if classes:
-        rows = [(name, f"{score:.2f}", "yes" if score <= 1 else "no") for name, score in classes.items()]
-        print_table("", ("class", "least share of its processor", "keeps the p99"), rows)
-        note("bandwidths are not carried to other classes: their bandwidth for each core is not known")
-
-
 @click.command(short_help="Measure a stage in a sandbox, for kwiken classify.")
 @click.argument("target", metavar="MODULE:SERVICE")
 @click.option("--stage", required=True, help="Name of the stage.")
@@ -276,19 +207,8 @@ def show_sensitivity(
     show_default=True,
     help="Seconds of one measurement; at most 75 are made.",
 )
-@click.option(
-    "--sensitivity",
-    is_flag=True,
-    help="Measure the least share of processor, memory bandwidth and network that keeps the p99 of paced "
-    "calls within 5%, and nothing else.",
-)
-@click.option(
-    "--rate",
-    "rate_per_s",
-    type=Real(0.1, 1e6),
-    metavar="NUMBER",
-    help="For --sensitivity: calls per second.  [default: half of what one core completes]",
-)
+@removed_option("--sensitivity", "the sources that are ramped, whose scores classify reads", flag=True)
+@removed_option("--rate", "the sources that are ramped, whose scores classify reads")
 @json_option
 @needs_extra("plan")
 def command(
@@ -308,8 +228,6 @@ def command(
     machine: str | None,
     working_folder: str | None,
     window_s: float,
-    sensitivity: bool,
-    rate_per_s: float | None,
     as_json: bool,
 ) -> None:
     """Run a stage of MODULE:SERVICE in a sandbox and measure what kwiken classify needs.
@@ -332,25 +250,6 @@ def command(
     folder = Path(working_folder or ".")
     if not folder.is_dir():
         raise InputError("is no folder", where=working_folder)
-    if rate_per_s is not None and not sensitivity:
-        raise InputError("is for --sensitivity", where="--rate")
-    if sensitivity:
-        given = (("--out", out), ("--source", sources), ("--sources", choice), ("--all", whole))
-        if unfit := [option for option, value in given if value]:
-            raise InputError("does not go with --sensitivity, which writes no measurements", where=unfit[0])
-        from kwiken.probes.stage import StageTarget
-
-        goal = StageTarget(target, known_name, Path(requests), folder)
-        show_sensitivity(
-            goal,
-            workload,
-            _speeds(classes),
-            machine,
-            rate_per_s=rate_per_s,
-            window_s=window_s,
-            as_json=as_json,
-        )
-        return
     text, where = _document(out, history)
     told = None if machine is None else read_text(machine, MAX_MACHINE)
     from kwiken.allocator.contention.machine_probe import probe_from_json
