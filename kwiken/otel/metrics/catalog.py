@@ -161,6 +161,14 @@ LOOP_LAG = _add(
     help="Delay of a timer that is due every 20 ms.",
     question="Does the gateway's own event loop make requests wait?",
 )
+CERTIFICATE_VALIDITY = _add(
+    GATEWAY,
+    "kw.tls.certificate.validity",
+    MetricKind.GAUGE,
+    "s",
+    help="Time until the gateway's certificate expires, below 0 if it has expired; none without TLS.",
+    question="Must a certificate be renewed?",
+)
 
 HTTP_DURATION = _add(
     GATEWAY,

@@ -120,6 +120,7 @@ class Gateway:
             lags=self._measured.lag.lags,
             instance=f"{service.name}-gateway-{os.getpid()}",
             control=self.control,
+            tls=settings.certificates,
         )
         self._started = time.monotonic()
         self._entry: Entrance | None = None

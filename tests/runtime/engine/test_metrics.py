@@ -56,6 +56,7 @@ def test_every_metric_of_the_catalogue_is_read_once() -> None:
         for metric in (
             *(catalog.LOOP_LAG, catalog.PLAN_EXPECTED, catalog.HTTP_DURATION, catalog.HTTP_ACTIVE),
             *(catalog.PLAN_TRIAL, catalog.AUTOPILOT_DECISIONS, catalog.AUTOPILOT_LAST),
+            catalog.CERTIFICATE_VALIDITY,
         )
     }
     assert sorted(names) == sorted({metric.name for metric in catalog.GATEWAY} - elsewhere)

@@ -16,6 +16,7 @@ import pytest
 from grpc import aio
 
 from kwiken.base.errors import InputError
+from kwiken.otel.metrics import catalog
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
@@ -28,7 +29,7 @@ from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.gateway.steering.gateways import Gateways
 from kwiken.runtime.process.tokens import TokenFile, read_tokens
-from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.tls.certificates import DAY_S, Certificates
 from kwiken.runtime.wire.tls.clients import client_variables
 from kwiken.runtime.wire.tls.files import TlsFiles
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
@@ -82,6 +83,12 @@ async def test_callers_must_show_a_certificate_of_the_authority(
     async with gateways([Certificates(ours.issue("gateway"))]) as (gateway,):
         assert gateway.url.startswith("https://127.0.0.1:")
         assert await answer_of(gateway.url, caller.client) == "HI0 HI1"
+        [validity] = [
+            each for each in gateway.metrics.collect() if each.metric == catalog.CERTIFICATE_VALIDITY
+        ]
+        [(_, left_s)] = validity.points
+        assert isinstance(left_s, float)
+        assert 29.9 * DAY_S < left_s <= 30 * DAY_S
         refused = [
             ssl.create_default_context(cafile=str(ours.file)),
             Certificates(theirs.issue("caller")).client,

@@ -15,6 +15,7 @@ from kwiken.runtime.gateway.control.steering import ACTIONS
 from kwiken.runtime.metrics.http_requests import HttpRequests
 from kwiken.runtime.metrics.process import process_families, resource_of, target_family
 from kwiken.runtime.metrics.snapshots import distribution
+from kwiken.runtime.wire.tls.certificates import DAY_S, Certificates
 from kwiken.runtime.wire.transport import wire
 
 
@@ -24,6 +25,7 @@ class GatewayMetrics:
     Args:
         instance: name of the process, unique among those of the service.
         control: control routes, which know what the autopilot does.
+        tls: certificates of the gateway; None without TLS.
 
     Attributes:
         http: times of its HTTP requests.
@@ -37,9 +39,11 @@ class GatewayMetrics:
         lags: LatencyHistogram,
         instance: str,
         control: Control,
+        tls: Certificates | None = None,
     ) -> None:
         self._executor = executor
         self._control = control
+        self._tls = tls
         self._rising = Rising()
         self.http = HttpRequests(wire.REQUEST_PATH)
         self._lags = lags
@@ -56,6 +60,8 @@ class GatewayMetrics:
         yield from self._executor.metrics()
         yield from self._of_autopilot()
         yield family(catalog.LOOP_LAG, [((), distribution(self._lags))])
+        if self._tls is not None:
+            yield family(catalog.CERTIFICATE_VALIDITY, [((), self._tls.days_left * DAY_S)])
         yield from self.http.families()
         yield from process_families()
 
