@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from papers.colocation.sensitivity import DIMENSIONS, NodeArchitecture, carried
-from papers.figures.rows import Findings, RowKind, row
+from papers.figures.tables import exact
 
 _TABLE_I: Final = {
     "Haswell10": ("I", 48, 32, 75.6, 5, 1.63),
@@ -45,25 +45,15 @@ def architecture(name: str) -> NodeArchitecture:
     return ARCHITECTURES[NAMES.index(name)]
 
 
-def carried_scores() -> None:
-    """Nothing to draw: Table III is computed from Table I alone."""
+def carried_scores() -> dict[str, dict[str, float]]:
+    """Scores on Broadwell20 by equation 1, by service and dimension, to three digits."""
+    types = architecture("Haswell10"), architecture("Broadwell20")
+    found = {name: carried(np.array(own), *types).round(3).tolist() for name, (own, _) in TABLE_III.items()}
+    return {name: dict(zip(DIMENSIONS, scores, strict=True)) for name, scores in found.items()}
 
 
-def conclude_carried(results: list[None]) -> Findings:
-    """Scores on Broadwell20 by equation 1 beside the published ones."""
-    del results
-    rows = []
-    for service, (first, second) in TABLE_III.items():
-        found = carried(np.array(first), architecture("Haswell10"), architecture("Broadwell20"))
-        rows += [
-            row(
-                "Table III",
-                f"{service} on Broadwell20, {dimension}",
-                round(float(ours), 3),
-                source=f"{published:g}",
-                note=CARRIED_NOTE,
-                kind=RowKind.EXACT,
-            )
-            for dimension, ours, published in zip(DIMENSIONS, found, second, strict=True)
-        ]
-    return Findings(tuple(rows))
+CARRIED: Final = tuple(
+    exact("Table III", f"{service} on Broadwell20, {dimension}", (service, dimension), f"{published:g}")
+    for service, (_, second) in TABLE_III.items()
+    for dimension, published in zip(DIMENSIONS, second, strict=True)
+)

@@ -6,6 +6,8 @@ The stage is a queue of one server whose speed is the limit. It stands for a rea
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +15,7 @@ import numpy as np
 from kwiken.allocator.packing.tasks.usage import PERCENTILE, nearest_rank
 from kwiken.base.arrays import Floats
 from papers.colocation.sensitivity import TOLERANCE, least_share
-from papers.figures.rows import FigureRow, Findings, Plot, PlotSeries, median_row, row
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, level, pooled, ratio
 
 REQUESTS: Final = 200_000
 LIMITS: Final = np.round(np.arange(0.40, 1.001, 0.05), 2)
@@ -21,12 +23,17 @@ LOADS: Final = {
     "KeyVal2-like": (0.33, 0.6),
     "Log1-like": (0.25, 1.0),
 }  # load at no limit, deviation of ln(work)
+SHOWN: Final = {"Figure 3": "KeyVal2-like", "Figure 4": "Log1-like"}
 PERCENTILES: Final = (99.9, 99.0, 90.0, 50.0)  # of use, taken as the limit, Figures 3 and 4
 SECONDS: Final = 7 * 86_400
 MINUTE: Final = 60
 SIMULATED: Final = "simulated stage, fixed before the first run; the source measured production services"
 # Points of Figure 6: injected share of the memory bandwidth, and rise of p99.
 NN1: Final = ((0.0, 0.0), (0.065, 0.0), (0.21, 0.07))
+BETWEEN: Final = (
+    "interpolated between the published points, 0% at 6.5% injected and 7% at 21%; the source took the point "
+    "of 7%, against its own rule of 5%"
+)
 
 
 def _latencies(work: Floats, gaps_s: Floats, limit: float) -> Floats:
@@ -68,89 +75,46 @@ def limited(seed: int) -> dict[str, Any]:
     return found
 
 
-def conclude_limited(results: list[dict[str, Any]]) -> Findings:
+def limit_rows() -> Iterator[StatedRow]:
     """Rows of Figures 3 to 6 and of Section VI-A."""
-    rows: list[FigureRow] = []
-    plots = []
-    for figure, name in (("Figure 3", "KeyVal2-like"), ("Figure 4", "Log1-like")):
-        first = results[0][name]
+    for figure, name in SHOWN.items():
         for percentile in PERCENTILES:
-            limits = [one[name]["use"][percentile] for one in results]
             source = "about 55 of the request" if (name, percentile) == ("KeyVal2-like", 99.0) else ""
-            rows.append(
-                spread_row(
-                    figure,
-                    f"{name}, limit at p{percentile:g} of use, %",
-                    [100 * x for x in limits],
-                    source,
-                    SIMULATED,
-                )
-            )
-        worse = [one[name]["p99"][3] / one[name]["p99"][-1] for one in results]
-        rows.append(
-            spread_row(
-                figure,
-                f"{name}, p99 at a limit of 55%, times that at 100%",
-                worse,
-                "rises as the limit falls",
-                SIMULATED,
-            )
-        )
-        series = (PlotSeries(name, LIMITS.tolist(), first["p99"]),)
-        plots.append(
-            Plot(figure, f"p99 by limit, {name}", "limit, share of the request", "p99", series, log_y=True)
-        )
-    scores = [least_share(LIMITS, one["KeyVal2-like"]["impact"]) for one in results]
-    rows.append(
-        spread_row("Figure 5", "score of processors, KeyVal2-like", scores, "0.93 (Rank2)", SIMULATED)
+            metric = f"{name}, limit at p{percentile:g} of use, %"
+            yield level(figure, metric, (name, "use", percentile), source, scale=100)
+        metric = f"{name}, p99 at a limit of 55%, times that at 100%"
+        yield level(figure, metric, ratio((name, "p99", 3), (name, "p99", -1)), "rises as the limit falls")
+    yield level(
+        "Figure 5",
+        "score of processors, KeyVal2-like",
+        lambda one: least_share(LIMITS, one["KeyVal2-like"]["impact"]),
+        "0.93 (Rank2)",
     )
     for at in (3, 9, 12):
-        count = [float(one["KeyVal2-like"]["degraded"][at]) for one in results]
-        rows.append(
-            spread_row(
-                "Figure 5",
-                f"degraded indicators of 2 at {LIMITS[at]:.0%} of the processors",
-                count,
-                "not linear",
-                SIMULATED,
-            )
-        )
+        metric = f"degraded indicators of 2 at {LIMITS[at]:.0%} of the processors"
+        yield level("Figure 5", metric, ("KeyVal2-like", "degraded", at), "not linear")
+    for words, tolerance, note in (
+        ("5% rule", TOLERANCE, BETWEEN),
+        ("the source's own choice", 0.07, "with its 7% as the tolerance"),
+    ):
+        metric = f"score of memory bandwidth, NN1, {words}"
+        yield pooled("Figure 6", metric, partial(_score_of_nn1, tolerance), "0.79", note)
+    note = "synthetic series: an hourly level and noise of 2% of a core"
+    metric = "p99 of use at 60 s samples beside 1 s, %"
+    yield level("Section VI-A", metric, "samples", "within 1", note, scale=100)
+
+
+def _score_of_nn1(tolerance: float, _: list[Any]) -> float:
     injected, impacts = (np.array(column) for column in zip(*NN1, strict=True))
-    rows.append(
-        row(
-            "Figure 6",
-            "score of memory bandwidth, NN1, 5% rule",
-            round(tolerated_injection(injected, impacts), 3),
-            source="0.79",
-            note="interpolated between the published points, 0% at 6.5% injected and 7% at 21%; the source "
-            "took "
-            "the point of 7%, against its own rule of 5%",
-        )
-    )
-    rows.append(
-        row(
-            "Figure 6",
-            "score of memory bandwidth, NN1, the source's own choice",
-            round(tolerated_injection(injected, impacts, 0.07), 3),
-            source="0.79",
-            note="with its 7% as the tolerance",
-        )
-    )
-    rows.append(
-        spread_row(
-            "Section VI-A",
-            "p99 of use at 60 s samples beside 1 s, %",
-            [100 * one["samples"] for one in results],
-            "within 1",
-            "synthetic series: an hourly level and noise of 2% of a core",
-        )
-    )
-    return Findings(tuple(rows), tuple(plots))
+    return round(tolerated_injection(injected, impacts, tolerance), 3)
 
 
-def spread_row(figure: str, metric: str, values: list[float], source: str = "", note: str = "") -> FigureRow:
-    """FigureRow with the median of the seeds, and the lowest and highest."""
-    return median_row(figure, metric, values, source, note)
+def limit_plots() -> Iterator[PlotOf]:
+    """p99 by limit, for both stages."""
+    for figure, name in SHOWN.items():
+        lines = [PlotLine(name, LIMITS.tolist(), [(name, "p99", at) for at in range(len(LIMITS))])]
+        title = f"p99 by limit, {name}"
+        yield PlotOf(figure, title, "limit, share of the request", "p99", lines, log_y=True)
 
 
 def tolerated_injection(injected: Floats, impacts: Floats, tolerance: float = TOLERANCE) -> float:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from papers.colocation.architectures import NAMES, carried_scores, conclude_carried
+from papers.colocation.architectures import (
+    ARCHITECTURES,
+    CARRIED,
+    CARRIED_NOTE,
+    NAMES,
+    carried_scores,
+)
 from papers.colocation.configurations import (
     CONFIGURATIONS,
     LAMBDAS,
@@ -16,13 +23,14 @@ from papers.colocation.configurations import (
     PackedFleet,
     one_seed,
 )
-from papers.colocation.exact import conclude_gaps, gaps_from_optimum
+from papers.colocation.exact import GAPS, NOTE, gaps_from_optimum
 from papers.colocation.fleet import drawn_fleet
-from papers.colocation.limits import conclude_limited, limited, spread_row
+from papers.colocation.limits import SIMULATED, limit_plots, limit_rows, limited
 from papers.colocation.usage_clusters import cluster_usage, elbow
-from papers.figures.rows import FigureRow, Findings, Part, RequiredRow, order_row, unreproduced
+from papers.figures.rows import Part, RequiredRow, unreproduced
+from papers.figures.tables import StatedRow, above, level, once, order, study
 
-Seeds = list[tuple[dict[str, PackedFleet], dict[str, MovedFleet], dict[float, PackedFleet]]]
+Seed = tuple[dict[str, PackedFleet], dict[str, MovedFleet], dict[float, PackedFleet]]
 SYNTHETIC: Final = (
     "synthetic fleet of 900 hosts and 1,000 tasks, fixed before the first run; the source's is production"
 )
@@ -43,239 +51,177 @@ def clusters(seed: int) -> tuple[int, list[float], tuple[float, float, float]]:
     return elbow(features, MAX_CLUSTERS, rng), shares, (means[0], means[1], 0.0)
 
 
-def conclude_clusters(results: list[Any]) -> Findings:
-    """Rows of Figures 1 and 2."""
-    rows = [
-        spread_row(
-            "Figure 1",
-            "p99 of cores used, % of requests",
-            [100 * one[2][0] for one in results],
-            "",
-            SYNTHETIC,
-        ),
-        spread_row(
-            "Figure 1",
-            "p99 of memory used, % of requests",
-            [100 * one[2][1] for one in results],
-            "",
-            SYNTHETIC,
-        ),
-        spread_row("Figure 2", "clusters at the elbow", [float(one[0]) for one in results], "3", SYNTHETIC),
-    ]
-    for place, name in enumerate(("low", "medium", "high")):
-        rows.append(
-            spread_row(
-                "Figure 2",
-                f"share of the tasks of {name} use, %",
-                [100 * one[1][place] for one in results],
-                "",
-                SYNTHETIC,
-            )
-        )
-    return Findings(tuple(rows))
+CLUSTERS: Final = (
+    level("Figure 1", "p99 of cores used, % of requests", (2, 0), scale=100),
+    level("Figure 1", "p99 of memory used, % of requests", (2, 1), scale=100),
+    level("Figure 2", "clusters at the elbow", (0,), "3"),
+    *(
+        level("Figure 2", f"share of the tasks of {name} use, %", (1, at), scale=100)
+        for at, name in enumerate(("low", "medium", "high"))
+    ),
+)
 
 
-def conclude_packings(results: Seeds) -> Findings:
-    """Rows of Figures 7 to 12, of Section V-C, of the dial, and the orders."""
-    rows = [*_moves(results), *_fleet_wide(results), *_dial(results), *_orders(results)]
-    return Findings(tuple(rows))
+def _of(name: str, value: Callable[[PackedFleet], float]) -> Callable[[Seed], float]:
+    """A figure of one packing from nothing."""
+    return lambda one: value(one[0][name])
 
 
-def _relative(results: Seeds, name: str, value: Callable[[PackedFleet], float]) -> list[float]:
-    """Change relative to the baseline in percent, by seed."""
-    return [100 * (value(packed[name]) / value(packed["Baseline"]) - 1) for packed, _, _ in results]
+def _change(name: str, value: Callable[[PackedFleet], float]) -> Callable[[Seed], float]:
+    """Change of a figure relative to the baseline in percent."""
+    return lambda one: 100 * (value(one[0][name]) / value(one[0]["Baseline"]) - 1)
 
 
-def _moves(results: Seeds) -> Iterator[FigureRow]:
+def _moves() -> Iterator[StatedRow]:
+    touched = partial(level, note=TOUCHED)
     for name in CONFIGURATIONS:
-        own = [moves[name] for _, moves, _ in results]
-        yield spread_row(
-            "Figure 7", f"tasks moved, {name}", [float(one.moves) for one in own], "400", TOUCHED
-        )
+        yield touched("Figure 7", f"tasks moved, {name}", partial(_moves_of, name), "400")
         for at, kind in enumerate(NAMES):
             source = "P99 frees most" if (name, kind) == ("P99", "Skylake16") else ""
-            yield spread_row(
-                "Figure 8",
-                f"hosts freed, {name}, {kind}",
-                [float(one.freed[at]) for one in own],
-                source,
-                TOUCHED,
-            )
+            freed = partial(_freed_of, name, at)
+            yield touched("Figure 8", f"hosts freed, {name}, {kind}", freed, source)
     for name in OTHERS:
-        values = [
-            100
-            * (
-                moves[name].remaining
-                / moves[name].touched
-                * moves["Baseline"].touched
-                / moves["Baseline"].remaining
-                - 1
-            )
-            for _, moves, _ in results
-            if moves[name].touched and moves["Baseline"].touched
-        ]
+        metric = f"hosts, {name}, touched by the moves, % of Baseline"
         source = {"P99": "-50", "P99 Sens": "+30"}.get(name, "")
-        yield spread_row(
-            "Figure 10", f"hosts, {name}, touched by the moves, % of Baseline", values, source, TOUCHED
-        )
-        weighted = [
-            100 * (_freed(moves[name]) / max(_freed(moves["Baseline"]), 1e-9) - 1) for _, moves, _ in results
-        ]
-        yield spread_row(
-            "Figure 10",
-            f"score of the hosts freed, {name}, more than Baseline, %",
-            weighted,
-            "WSL -75 (P99)" if name == "P99" else "",
-            TOUCHED,
-        )
+        yield touched("Figure 10", metric, partial(_remaining, name), source)
+        metric = f"score of the hosts freed, {name}, more than Baseline, %"
+        source = "WSL -75 (P99)" if name == "P99" else ""
+        yield touched("Figure 10", metric, partial(_score_freed, name), source)
+
+
+def _moves_of(name: str, one: Seed) -> int:
+    return one[1][name].moves
+
+
+def _freed_of(name: str, at: int, one: Seed) -> int:
+    return one[1][name].freed[at]
+
+
+def _remaining(name: str, one: Seed) -> float | None:
+    own, base = one[1][name], one[1]["Baseline"]
+    if not own.touched or not base.touched:
+        return None
+    return 100 * (own.remaining / own.touched * base.touched / base.remaining - 1)
+
+
+def _score_freed(name: str, one: Seed) -> float:
+    return 100 * (_freed(one[1][name]) / max(_freed(one[1]["Baseline"]), 1e-9) - 1)
 
 
 def _freed(moved: MovedFleet) -> float:
-    from papers.colocation.architectures import ARCHITECTURES
-
     return float(sum(count * one.speed for count, one in zip(moved.freed, ARCHITECTURES, strict=True)))
 
 
-def _fleet_wide(results: Seeds) -> Iterator[FigureRow]:
+def _fleet_wide() -> Iterator[StatedRow]:
     for name in CONFIGURATIONS:
-        for place, what in enumerate(("cores", "memory")):
-            values = [100 * packed[name].fragmentation[place] for packed, _, _ in results]
-            yield spread_row(
-                "Figure 9", f"{what} not used at p99, {name}, % of hosts in use", values, "", FLEET_WIDE
-            )
+        for at, what in enumerate(("cores", "memory")):
+            value = _of(name, lambda one, at=at: one.fragmentation[at])  # type: ignore[misc]
+            metric = f"{what} not used at p99, {name}, % of hosts in use"
+            yield level("Figure 9", metric, value, scale=100)
     for name in (*OTHERS, "P99 Sens, host basis"):
-        told = {"P99": ("-50", "-75"), "P99 Sens": ("+30", "")}.get(name, ("", ""))
-        yield spread_row(
+        hosts, score = {"P99": ("-50", "-75"), "P99 Sens": ("+30", "")}.get(name, ("", ""))
+        value = _change(name, lambda one: one.hosts)
+        yield level("Figure 10", f"hosts, {name}, fleet-wide, % of Baseline", value, hosts)
+        value = _change(name, lambda one: one.weighted)
+        yield level("Figure 10", f"score of hosts in use, {name}, fleet-wide, % of Baseline", value, score)
+        yield level(
             "Figure 10",
-            f"hosts, {name}, fleet-wide, % of Baseline",
-            _relative(results, name, lambda one: one.hosts),
-            told[0],
-            FLEET_WIDE,
+            f"tasks that no host can take, {name}",
+            _of(name, lambda one: one.unplaced),
+            note="sums of scores above 1 are forbidden, and the hosts are used up",
+            shown=partial(_unplaced, name),
         )
-        yield spread_row(
-            "Figure 10",
-            f"score of hosts in use, {name}, fleet-wide, % of Baseline",
-            _relative(results, name, lambda one: one.weighted),
-            told[1],
-            FLEET_WIDE,
-        )
-        left = [float(packed[name].unplaced) for packed, _, _ in results]
-        if max(left):
-            yield spread_row(
-                "Figure 10",
-                f"tasks that no host can take, {name}",
-                left,
-                "",
-                "sums of scores above 1 are forbidden, and the hosts are used up",
-            )
-    yield from _costs(results)
-    yield from _risks(results)
+    yield from _costs()
+    yield from _risks()
 
 
-def _costs(results: Seeds) -> Iterator[FigureRow]:
-    small = [
-        100 * (1 - packed["Baseline"].cost[1] / 3.3 / packed["Baseline"].hosts) for packed, _, _ in results
-    ]
-    yield spread_row("Section V-C", "small hosts of the baseline's, %", small, "45.9 (derived)", FLEET_WIDE)
-    for place, (what, source) in enumerate((("all", "-39.94"), ("type II", "-31.86"), ("type I", "-71.42"))):
-        values = _relative(results, "P99", lambda one, place=place: one.cost[place])  # type: ignore[misc]
-        yield spread_row(
-            "Section V-C", f"cost at P99, {what}, %", values, source, f"price 1 : 3.3; {FLEET_WIDE}"
-        )
+def _costs() -> Iterator[StatedRow]:
+    value = _of("Baseline", lambda one: 100 * (1 - one.cost[1] / 3.3 / one.hosts))
+    yield level("Section V-C", "small hosts of the baseline's, %", value, "45.9 (derived)")
+    for at, (what, source) in enumerate((("all", "-39.94"), ("type II", "-31.86"), ("type I", "-71.42"))):
+        value = _change("P99", lambda one, at=at: one.cost[at])  # type: ignore[misc]
+        note = f"price 1 : 3.3; {FLEET_WIDE}"
+        yield level("Section V-C", f"cost at P99, {what}, %", value, source, note)
     for name in ("Baseline", "P99", "P99 Sens"):
         for kind, source in (("Broadwell20", "rises at P99"), ("Skylake14", "falls at P99")):
-            at = NAMES.index(kind)
-            values = [
-                packed[name].tasks_by_type[at] / packed[name].by_type[at]
-                for packed, _, _ in results
-                if packed[name].by_type[at]
-            ]
-            if values:
-                yield spread_row("Figure 11", f"tasks on a host, {name}, {kind}", values, source, FLEET_WIDE)
+            density = partial(_density, name, NAMES.index(kind))
+            yield level("Figure 11", f"tasks on a host, {name}, {kind}", density, source)
 
 
-def _risks(results: Seeds) -> Iterator[FigureRow]:
+def _risks() -> Iterator[StatedRow]:
     for name, source in (("P99", "+25"), ("P99 Sens", "-22")):
-        yield spread_row(
-            "Figure 12",
-            f"tasks on hosts with a sum above 1, {name}, % of Baseline",
-            _relative(results, name, lambda one: max(one.affected, 1)),
-            source,
-            FLEET_WIDE,
-        )
+        value = _change(name, lambda one: max(one.affected, 1))
+        yield level("Figure 12", f"tasks on hosts with a sum above 1, {name}, % of Baseline", value, source)
     for name in ("Baseline", "P99", "P99 Sens"):
-        for place, what in enumerate(("processors", "memory bandwidth", "network bandwidth")):
-            yield spread_row(
-                "Figure 12",
-                f"sum above 1, {name}, {what}",
-                [packed[name].excess[place] for packed, _, _ in results],
-                "",
-                FLEET_WIDE,
-            )
-
-
-def _dial(results: Seeds) -> Iterator[FigureRow]:
+        for at, what in enumerate(("processors", "memory bandwidth", "network bandwidth")):
+            value = _of(name, lambda one, at=at: one.excess[at])  # type: ignore[misc]
+            yield level("Figure 12", f"sum above 1, {name}, {what}", value)
     for weight in LAMBDAS:
-        own = [dials[weight] for _, _, dials in results]
-        yield spread_row(
-            "The dial",
-            f"hosts at lambda {weight:g}",
-            [float(one.hosts) for one in own],
-            "monotone",
-            FLEET_WIDE,
-        )
-        yield spread_row(
-            "The dial",
-            f"sum above 1 at lambda {weight:g}",
-            [sum(one.excess) for one in own],
-            "monotone",
-            FLEET_WIDE,
-        )
+        for metric, summed in (("hosts", _hosts), ("sum above 1", _above)):
+            value = partial(_at, weight, summed)
+            yield level("The dial", f"{metric} at lambda {weight:g}", value, "monotone")
 
 
-def _orders(results: Seeds) -> Iterator[FigureRow]:
+def _at(weight: float, value: Callable[[PackedFleet], float], one: Seed) -> float:
+    return value(one[2][weight])
+
+
+def _unplaced(name: str, seeds: list[Seed]) -> bool:
+    return any(one[0][name].unplaced for one in seeds)
+
+
+def _density(name: str, at: int, one: Seed) -> float | None:
+    packed = one[0][name]
+    return packed.tasks_by_type[at] / packed.by_type[at] if packed.by_type[at] else None
+
+
+def _hosts(one: PackedFleet) -> int:
+    return one.hosts
+
+
+def _above(one: PackedFleet) -> float:
+    return sum(one.excess)
+
+
+def _orders() -> Iterator[StatedRow]:
     """Orders of configurations, and of the dial's settings."""
-    orders: dict[str, Callable[[int], bool]] = {
-        "hosts: P99 < P99 CPU": lambda at: results[at][0]["P99"].hosts < results[at][0]["P99 CPU"].hosts,
-        "hosts: P99 < P99 Mem": lambda at: results[at][0]["P99"].hosts < results[at][0]["P99 Mem"].hosts,
-        "hosts: P99 CPU < Baseline": lambda at: (
-            results[at][0]["P99 CPU"].hosts < results[at][0]["Baseline"].hosts
+    for first, second in (
+        ("P99", "P99 CPU"),
+        ("P99", "P99 Mem"),
+        ("P99 CPU", "Baseline"),
+        ("P99 Mem", "Baseline"),
+        ("Baseline", "P99 Sens"),
+    ):
+        fewer = above(_of(second, _hosts), _of(first, _hosts))
+        yield order("Orders", f"hosts: {first} < {second}", fewer, note="")
+    for first, second in (("Baseline", "P99"), ("P99 Sens", "Baseline")):
+        fewer = above(*(_of(name, lambda one: one.affected) for name in (second, first)))
+        yield order("Orders", f"tasks at risk: {first} < {second}", fewer, note="")
+    for words, holds in (
+        (
+            "both percentiles save more than the sum of either",
+            lambda one: _saved("P99", one) > _saved("P99 CPU", one) + _saved("P99 Mem", one),
         ),
-        "hosts: P99 Mem < Baseline": lambda at: (
-            results[at][0]["P99 Mem"].hosts < results[at][0]["Baseline"].hosts
+        (
+            "hosts do not fall with lambda",
+            lambda one: _rises([one[2][weight].hosts for weight in LAMBDAS]),
         ),
-        "hosts: Baseline < P99 Sens": lambda at: (
-            results[at][0]["Baseline"].hosts < results[at][0]["P99 Sens"].hosts
+        (
+            "interference does not rise with lambda",
+            lambda one: _rises([-_above(one[2][weight]) for weight in LAMBDAS]),
         ),
-        "tasks at risk: Baseline < P99": lambda at: (
-            results[at][0]["Baseline"].affected < results[at][0]["P99"].affected
-        ),
-        "tasks at risk: P99 Sens < Baseline": lambda at: (
-            results[at][0]["P99 Sens"].affected < results[at][0]["Baseline"].affected
-        ),
-        "both percentiles save more than the sum of either": lambda at: (
-            _saved(results, at, "P99") > _saved(results, at, "P99 CPU") + _saved(results, at, "P99 Mem")
-        ),
-        "hosts do not fall with lambda": lambda at: _rises(
-            [results[at][2][weight].hosts for weight in LAMBDAS]
-        ),
-        "interference does not rise with lambda": lambda at: _rises(
-            [-sum(results[at][2][weight].excess) for weight in LAMBDAS]
-        ),
-    }
-    for name, holds in orders.items():
-        yield order_row("Orders", name, [holds(at) for at in range(len(results))])
+    ):
+        yield order("Orders", words, holds, note="")
 
 
-def _saved(results: Seeds, at: int, name: str) -> int:
-    return results[at][0]["Baseline"].hosts - results[at][0][name].hosts
+def _saved(name: str, one: Seed) -> int:
+    return one[0]["Baseline"].hosts - one[0][name].hosts
 
 
 def _rises(values: list[float]) -> bool:
     return all(later >= earlier - 1e-9 for earlier, later in pairwise(values))
 
 
-PACKED: Final = (*(f"Figure {number}" for number in range(7, 13)), "Section V-C", "The dial", "Orders")
 MISSING: Final = (
     RequiredRow(
         "Figure 1",
@@ -295,27 +241,18 @@ MISSING: Final = (
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
-    """Every part of the reproduction.
+    """Parts of the reproduction.
 
     Args:
         seeds: number of synthetic fleets to take medians over.
     """
-    by_seed: tuple[tuple[str, Callable[..., Any], Callable[[list[Any]], Findings], tuple[str, ...]], ...] = (
-        ("clusters", clusters, conclude_clusters, ("Figure 1", "Figure 2")),
-        (
-            "limits",
-            limited,
-            conclude_limited,
-            (*(f"Figure {number}" for number in (3, 4, 5, 6)), "Section VI-A"),
-        ),
-        ("packings", one_seed, conclude_packings, PACKED),
-        ("optimum", gaps_from_optimum, conclude_gaps, ("Optimum",)),
-    )
+    spread = partial(study, seeds=seeds)
+    packings = (*_moves(), *_fleet_wide(), *_orders())
     return (
-        Part("scores", ((carried_scores, ()),), conclude_carried, ("Table III",)),
-        *(
-            Part(name, tuple((job, (seed,)) for seed in range(seeds)), end, figures)
-            for name, job, end, figures in by_seed
-        ),
+        once("scores", carried_scores, CARRIED, note=CARRIED_NOTE),
+        spread("clusters", clusters, rows=CLUSTERS, note=SYNTHETIC),
+        spread("limits", limited, rows=limit_rows(), plots=limit_plots(), note=SIMULATED),
+        spread("packings", one_seed, rows=packings, note=FLEET_WIDE),
+        spread("optimum", gaps_from_optimum, rows=GAPS, note=NOTE),
         unreproduced(MISSING),
     )

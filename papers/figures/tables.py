@@ -52,7 +52,8 @@ class StatedRow:
         figure: figure, table or section of the source.
         metric: quantity that is measured, with its unit; of an order, its words; a function gives either from
             the list of all seeds' results.
-        value: how ours is obtained from the result of one seed; of an order, whether it holds.
+        value: how ours is obtained from the result of one seed; of an order, whether it holds; None leaves
+            the seed out, and a row without a seed is not shown.
         source: the source's value or claim, as a text; empty where it gives none.
         note: conditions of our measurement, or the reason for a difference; None for the study's own.
         kind: None for a measured value, which is judged where `source` or `bound` states a bound.
@@ -122,7 +123,7 @@ def given(row: StatedRow) -> StatedRow:
 
 
 def pooled(
-    figure: str, metric: Metric, value: Callable[[list[Any]], float], *texts: str, **options: Any
+    figure: str, metric: Metric, value: Callable[[list[Any]], float | None], *texts: str, **options: Any
 ) -> StatedRow:
     """FigureRow of one figure of all seeds together; texts and options are those of `level`."""
     return level(figure, metric, value, *texts, whole=True, spread=False, **options)
@@ -222,11 +223,11 @@ def _conclude(
         if names is None
         else [dict(zip(names, each, strict=True)) for each in zip(*results, strict=True)]
     )
-    shown = (one for one in rows if one.shown is None or one.shown(seeds))
-    return Findings(tuple(_row(one, seeds, note) for one in shown), tuple(_plot(one, seeds) for one in plots))
+    shown = (_row(one, seeds, note) for one in rows if one.shown is None or one.shown(seeds))
+    return Findings(tuple(filter(None, shown)), tuple(_plot(one, seeds) for one in plots))
 
 
-def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow:
+def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow | None:
     words = note if stated.note is None else stated.note
     metric = stated.metric(seeds) if callable(stated.metric) else stated.metric
     if stated.whole:
@@ -238,7 +239,9 @@ def _row(stated: StatedRow, seeds: list[Any], note: str) -> FigureRow:
         return order_row(
             stated.figure, metric, found, stated.source, words, kind=stated.kind or RowKind.ORDER
         )
-    values = [stated.scale * float(one) for one in found]
+    values = [stated.scale * float(one) for one in found if one is not None]
+    if not values:
+        return None
     return row(
         stated.figure,
         metric,
