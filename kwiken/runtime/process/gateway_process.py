@@ -23,8 +23,7 @@ from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.name_resolver import NameResolver, SiblingNames, parse_endpoint
-from kwiken.runtime.gateway.control.plan_files import PlanFile
-from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
+from kwiken.runtime.gateway.control.plan_in_force import PlanFile, PlanInForce
 from kwiken.runtime.gateway.control.plan_store import PlanStore
 from kwiken.runtime.gateway.control.siblings import NO_SIBLINGS, Siblings
 from kwiken.runtime.gateway.observation.replica_watch import watch_replicas

@@ -75,7 +75,7 @@ class _Turn:
     """Turn of a job that waits; the least goes first.
 
     Attributes:
-        rank: the negative priority.
+        rank: the negative of its priority, so that the highest goes first.
         done_s: when the job would have ended had it started at its arrival. Ordered by this moment, shorter
             jobs go first, and a job is passed only by those that arrive within the time of its own work.
         number: number of its arrival.

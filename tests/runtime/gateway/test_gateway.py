@@ -22,7 +22,7 @@ from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.decisions.admission import Limits
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.name_resolver import parse_endpoint
-from kwiken.runtime.gateway.control.plan_files import PlanFile
+from kwiken.runtime.gateway.control.plan_in_force import PlanFile
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.replica.server import ReplicaServer

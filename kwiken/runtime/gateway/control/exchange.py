@@ -77,7 +77,7 @@ class Exchange:
     """One gateway's side: a round every second or few.
 
     Args:
-        plans: plan in force.
+        plans: plan in force at this gateway, which siblings may replace by a newer one.
         budget: budget that the gateways share.
         file: file of the accounts, for the next process of this gateway; None for none.
     """

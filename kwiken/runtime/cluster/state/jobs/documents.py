@@ -158,7 +158,7 @@ class JobEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         at: moment of the event, seconds since 1970.
         node: node that was taken for it, or on which it ran.
         waited_s: time that it had waited, seconds.
-        reason: why it ended.
+        reason: why it ended, for a person to read.
         code: exit code of its command.
     """
 
