@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
-from papers.figures import rows as rows_of
 from papers.figures.bounds import Bound
-from papers.figures.rows import (
-    FigureRow,
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    RowKind,
-    over_seeds,
-    row,
+from papers.figures.rows import Part
+from papers.figures.tables import (
+    PlotLine,
+    PlotOf,
+    StatedRow,
+    above,
+    exact,
+    given,
+    level,
+    once,
+    order,
+    pooled,
+    ratio,
+    study,
 )
 from papers.lsh.data_centre import run_applications
 from papers.lsh.population import (
@@ -41,7 +46,7 @@ NEIGHBOUR_SWEEP: Final = (1, 2, 3, 4, 5, 7, 10, 15)
 FLAT: Final = 0.5  # scores by which a curve rises at most where it is called flat
 
 Values = dict[str, float]
-Of = Callable[[str, str], list[float]]  # by figure and name: values over the seeds
+BOTH: Final = ("LSH", "Paragon")
 EXAMPLE_ROWS: Final = np.array(
     [
         [0.1, 0.3, 0.7, 0.6, 0.1, 0.3],
@@ -229,177 +234,123 @@ def _configuration_figures(trial: SplitPopulation, best: Ints) -> dict[str, Valu
     return {"2d": means, "2e": by_score}
 
 
-FIGURES_OF_ACCURACY: Final = ("Table 1", "Figure 1", *(f"Figure 2{one}" for one in "abcdef"))
 SEEDED: Final = (
     "medians over the seeds, with the lowest and the highest; synthetic, fixed before the first run"
 )
 
 
-def median_row(figure: str, metric: str, values: Sequence[float], source: str = "") -> FigureRow:
-    """FigureRow of the median over seeds."""
-    return rows_of.median_row(figure, metric, values, source, SEEDED)
+def example() -> list[float]:
+    """Predicted scores of the example, to three digits."""
+    return neighbours(EXAMPLE_ROWS, np.array([0, 1]), np.array([[0.2, 0.3]]))[0].round(3).tolist()  # type: ignore[no-any-return]
 
 
-def order_row(figure: str, metric: str, pairs: Iterable[tuple[float, float]]) -> FigureRow:
-    """FigureRow of the order in which the first figure is above the second."""
-    return rows_of.order_row(figure, metric, [first > second for first, second in pairs])
+EXAMPLE: Final = tuple(
+    exact("Table 1", f"predicted s{at + 1} of the example", (at,), told)
+    for at, told in enumerate((".65", ".55", ".20", ".25"), start=2)
+)
 
 
-def _conclude(results: list[list[dict[str, Values]]]) -> Findings:
-    (seeds,) = results
-
-    def of(part: str, name: str) -> list[float]:
-        return [each[part][name] for each in seeds]
-
-    rows = _example()
+def _intervals() -> Iterator[StatedRow]:
     for name, told in (("integer unit", "9"), ("memory capacity", "11"), ("storage capacity", "5")):
         metric = f"applications that lose 95% QoS at 20% error of {name}, points"
-        rows.append(median_row("Figure 1", metric, of("1", name), told))
-    rows += [
-        median_row("Figure 1", "interval of memory capacity, below, %", of("1", "under"), "20"),
-        median_row("Figure 1", "interval of memory capacity, above, %", of("1", "over"), "10"),
-    ]
-    rows += [
-        median_row(
-            "Figure 2f",
-            f"width of the interval of {name}, %",
-            of("1", f"width of {name}"),
-            "narrowest two" if name in ("memory bandwidth", "TLB capacity") else "",
-        )
-        for name in SHARED
-    ]
-    rows += _measured(of)
-    rows += _sizes(of)
-    rows += [
-        median_row(
-            "Figure 2c",
-            f"scores inside of 16, LSH, {count} neighbours",
-            of("2c", str(count)),
-            "13.78" if count == 5 else "",  # noqa: PLR2004 - the source's
-        )
-        for count in NEIGHBOUR_SWEEP
-    ]
-    rows += _configurations(of, seeds)
-    lines = tuple(
-        PlotSeries(
+        yield level("Figure 1", metric, ("1", name), told)
+    yield level("Figure 1", "interval of memory capacity, below, %", ("1", "under"), "20")
+    yield level("Figure 1", "interval of memory capacity, above, %", ("1", "over"), "10")
+    for name in SHARED:
+        told = "narrowest two" if name in ("memory bandwidth", "TLB capacity") else ""
+        yield level("Figure 2f", f"width of the interval of {name}, %", ("1", f"width of {name}"), told)
+
+
+def _measured() -> Iterator[StatedRow]:
+    figure, two = "Figure 2a", MEASURED
+    for count in MEASURED_SWEEP:
+        for name in BOTH:
+            for words in ("", " random"):
+                metric = f"scores inside of {20 - 2 * count}, {name}, {count} measured{words}"
+                yield level(figure, metric, ("2a", f"{name} {count}{words}"))
+    for name in ("kwiken gaussian", "kwiken best"):
+        metric = f"scores inside of 16, {name}, {two} measured"
+        yield level(figure, metric, ("2a", f"{name} {two}"))
+    yield given(pooled(figure, "scores inside of 16, ideal", lambda _: 16.0, "drawn above", ""))
+    lsh, rival, best = (("2a", f"{name} {two}") for name in (*BOTH, "kwiken best"))
+    yield level(
+        figure,
+        "LSH over Paragon, 2 measured, ratio",
+        ratio(lsh, rival),
+        "1.42 (14 of 16 over about 9.9)",
+        f"{SEEDED}; the bound is 1.2 or more",
+        bound=Bound(low=1.2),
+    )
+    for words, first, second in (
+        ("LSH before Paragon with the same resources", lsh, rival),
+        ("Paragon with the same before random resources", rival, ("2a", f"Paragon {two} random")),
+        ("LSH by width before random resources", lsh, ("2a", f"LSH {two} random")),
+        ("kwiken best before LSH", best, lsh),
+        ("kwiken best before Paragon", best, rival),
+    ):
+        yield order(figure, words, above(first, second), note="")
+
+
+def _sizes() -> Iterator[StatedRow]:
+    for size in TRAINING_SWEEP:
+        for name in BOTH:
+            yield level("Figure 2b", f"scores inside of 16, {name}, {size} known", ("2b", f"{name} {size}"))
+    metric = "known applications from which LSH rises by less than 0.5"
+    yield pooled("Figure 2b", metric, _flat_from, "35", "")
+    for count in NEIGHBOUR_SWEEP:
+        told = "13.78" if count == 5 else ""  # noqa: PLR2004 - the source's
+        metric = f"scores inside of 16, LSH, {count} neighbours"
+        yield level("Figure 2c", metric, ("2c", str(count)), told)
+
+
+def _flat_from(seeds: list[dict[str, Values]]) -> int:
+    curve = {size: np.median([each["2b"][f"LSH {size}"] for each in seeds]) for size in TRAINING_SWEEP}
+    return next(size for size, value in curve.items() if max(curve.values()) - value < FLAT)
+
+
+def _configurations() -> Iterator[StatedRow]:
+    sources = {0: "13.98", CONFIGURATIONS - 1: "13.7"}
+    for at in range(CONFIGURATIONS):
+        for name in (*BOTH, "kwiken best"):
+            told = sources.get(at, "") if name == "LSH" else ""
+            metric = f"scores inside of 16, {name}, configuration {at + 1}"
+            yield level("Figure 2d", metric, ("2d", f"{name} {at}"), told)
+    for words, sign, told in (("better by LSH", 1, "10"), ("better by Paragon", -1, "1"), ("equal", 0, "5")):
+        yield level("Figure 2e", f"scores of 16 on the worst server {words}", partial(_leads, sign), told)
+
+
+def _leads(sign: int, each: dict[str, Values]) -> int:
+    """Number of scores of which LSH's share has a sign beside Paragon's."""
+    shares = each["2e"]
+    names = [name.removeprefix("LSH ") for name in shares if name.startswith("LSH ")]
+    return sum(np.sign(shares[f"LSH {at}"] - shares[f"Paragon {at}"]) == sign for at in names)
+
+
+BY_MEASURED: Final = PlotOf(
+    "Figure 2a",
+    "scores inside their intervals",
+    "resources measured",
+    "scores",
+    [
+        PlotLine(
             f"{name}{words}",
             MEASURED_SWEEP,
-            [float(np.median(of("2a", f"{name} {count}{words}"))) for count in MEASURED_SWEEP],
+            [("2a", f"{name} {count}{words}") for count in MEASURED_SWEEP],
         )
-        for name in ("LSH", "Paragon")
+        for name in BOTH
         for words in ("", " random")
-    )
-    plot = Plot("Figure 2a", "scores inside their intervals", "resources measured", "scores", lines)
-    return Findings(tuple(rows), (plot,))
+    ],
+)
 
 
-def _example() -> list[FigureRow]:
-    columns = np.array([0, 1])
-    found = neighbours(EXAMPLE_ROWS, columns, np.array([[0.2, 0.3]]))[0]
-    told = (".65", ".55", ".20", ".25")
-    return [
-        row(
-            "Table 1",
-            f"predicted s{at + 3} of the example",
-            round(float(found[at + 2]), 3),
-            source=value,
-            kind=RowKind.EXACT,
-        )
-        for at, value in enumerate(told)
-    ]
-
-
-def _measured(of: Of) -> list[FigureRow]:
-    two = MEASURED
-    rows = [
-        median_row("Figure 2a", f"scores inside of {20 - 2 * count}, {name}, {count} measured{words}", values)
-        for count in MEASURED_SWEEP
-        for name in ("LSH", "Paragon")
-        for words in ("", " random")
-        for values in [of("2a", f"{name} {count}{words}")]
-    ]
-    lsh, rival = of("2a", f"LSH {two}"), of("2a", f"Paragon {two}")
-    ratio = [first / second for first, second in zip(lsh, rival, strict=True)]
-    random_, best = of("2a", f"Paragon {two} random"), of("2a", f"kwiken best {two}")
-    rows += [
-        median_row(
-            "Figure 2a",
-            f"scores inside of 16, kwiken gaussian, {two} measured",
-            of("2a", f"kwiken gaussian {two}"),
-        ),
-        median_row("Figure 2a", f"scores inside of 16, kwiken best, {two} measured", best),
-        row("Figure 2a", "scores inside of 16, ideal", 16.0, source="drawn above", kind=RowKind.INPUT),
-        rows_of.median_row(
-            "Figure 2a",
-            "LSH over Paragon, 2 measured, ratio",
-            ratio,
-            "1.42 (14 of 16 over about 9.9)",
-            f"{SEEDED}; the bound is 1.2 or more",
-            bound=Bound(low=1.2),
-        ),
-        order_row("Figure 2a", "LSH before Paragon with the same resources", zip(lsh, rival, strict=True)),
-        order_row(
-            "Figure 2a", "Paragon with the same before random resources", zip(rival, random_, strict=True)
-        ),
-        order_row(
-            "Figure 2a",
-            "LSH by width before random resources",
-            zip(lsh, of("2a", f"LSH {two} random"), strict=True),
-        ),
-        order_row("Figure 2a", "kwiken best before LSH", zip(best, lsh, strict=True)),
-        order_row("Figure 2a", "kwiken best before Paragon", zip(best, rival, strict=True)),
-    ]
-    return rows
-
-
-def _sizes(of: Of) -> list[FigureRow]:
-    rows = [
-        median_row("Figure 2b", f"scores inside of 16, {name}, {size} known", of("2b", f"{name} {size}"))
-        for size in TRAINING_SWEEP
-        for name in ("LSH", "Paragon")
-    ]
-    curve = [float(np.median(of("2b", f"LSH {size}"))) for size in TRAINING_SWEEP]
-    flat = next(size for size, value in zip(TRAINING_SWEEP, curve, strict=True) if max(curve) - value < FLAT)
-    return [
-        *rows,
-        row(
-            "Figure 2b", "known applications from which LSH rises by less than 0.5", float(flat), source="35"
-        ),
-    ]
-
-
-def _configurations(of: Of, seeds: list[dict[str, Values]]) -> list[FigureRow]:
-    told = {0: "13.98", CONFIGURATIONS - 1: "13.7"}
-    rows = [
-        median_row(
-            "Figure 2d",
-            f"scores inside of 16, {name}, configuration {at + 1}",
-            of("2d", f"{name} {at}"),
-            told.get(at, "") if name == "LSH" else "",
-        )
-        for at in range(CONFIGURATIONS)
-        for name in ("LSH", "Paragon", "kwiken best")
-    ]
-    won, lost, even = [], [], []
-    for each in seeds:
-        names = [name.removeprefix("LSH ") for name in each["2e"] if name.startswith("LSH ")]
-        leads = [each["2e"][f"LSH {at}"] - each["2e"][f"Paragon {at}"] for at in names]
-        won.append(float(sum(lead > 0 for lead in leads)))
-        lost.append(float(sum(lead < 0 for lead in leads)))
-        even.append(float(sum(lead == 0 for lead in leads)))
-    metric = "scores of 16 on the worst server"
-    return [
-        *rows,
-        median_row("Figure 2e", f"{metric} better by LSH", won, "10"),
-        median_row("Figure 2e", f"{metric} better by Paragon", lost, "1"),
-        median_row("Figure 2e", f"{metric} equal", even, "5"),
-    ]
-
-
-def accuracy(seeds: int) -> Part:
-    """Part with the accuracy of predicted scores.
+def accuracy(seeds: int) -> tuple[Part, ...]:
+    """Parts with the example, and with the accuracy of predicted scores.
 
     Args:
         seeds: number of synthetic populations, counted from seed 0.
     """
-    return over_seeds("accuracy", figures, seeds, _conclude, figures=FIGURES_OF_ACCURACY)
+    rows = (*_intervals(), *_measured(), *_sizes(), *_configurations())
+    return (
+        once("example", example, EXAMPLE),
+        study("accuracy", figures, seeds, rows, plots=(BY_MEASURED,), note=SEEDED),
+    )

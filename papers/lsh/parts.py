@@ -41,4 +41,4 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic populations.
     """
-    return (accuracy(seeds), placements(seeds), unreproduced(MISSING))
+    return (*accuracy(seeds), placements(seeds), unreproduced(MISSING))

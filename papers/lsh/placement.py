@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from papers.figures.rows import FigureRow, Findings, Part, over_seeds
-from papers.lsh.accuracy import MEASURED, SplitPopulation, median_row, order_row
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, above, level, order, study
+from papers.lsh.accuracy import MEASURED, SEEDED, SplitPopulation
 from papers.lsh.data_centre import GOOD, CentreOutcome, run_applications
 from papers.lsh.population import CONFIGURATIONS, SHARED
 from papers.lsh.predictors import PREDICTORS
 
 ARRIVALS: Final = 400
 PROFILED: Final = (0, CONFIGURATIONS // 2, CONFIGURATIONS - 1)  # worst, median and best configuration
-SCENES: Final = (("default", "high"), ("default", "low"), ("high-end", "high"), ("low-end", "high"))
 FIGURES: Final = {
     ("default", "high"): "Figure 3a",
     ("default", "low"): "Figure 3d",
@@ -32,6 +33,13 @@ MANAGERS: Final = {
     "Paragon's scores, LSH's rule": ("Paragon", "tightest fit"),
     "LSH's scores, Paragon's rule": ("LSH", "published Paragon"),
 }
+PAIRS: Final = (
+    ("LSH", "Paragon"),
+    ("kwiken best", "LSH"),
+    ("Paragon", "least-loaded"),
+    ("LSH's scores, Paragon's rule", "Paragon"),
+    ("Paragon's scores, LSH's rule", "Paragon"),
+)
 TOLD: Final = {
     ("default", "high"): {"LSH": "45", "Paragon": "38"},
     ("default", "low"): {"LSH": "61", "Paragon": "49"},
@@ -50,7 +58,7 @@ def managed(seed: int) -> Run:
     believed = {name: _believed(trial, name) for name in ("LSH", "Paragon", "kwiken best")}
     believed[""] = trial.truth.scores
     found: Run = {}
-    for kind, load in SCENES:
+    for kind, load in FIGURES:
         for manager, (predictor, rule) in MANAGERS.items():
             outcome = run_applications(
                 trial.truth, believed[predictor], chosen, rule, kind=kind, load=load, seed=seed
@@ -87,67 +95,29 @@ def _figures(outcome: CentreOutcome) -> dict[str, float]:
     }
 
 
-def _conclude(results: list[list[Run]]) -> Findings:
-    (seeds,) = results
-    rows: list[FigureRow] = []
-
-    def of(scene: tuple[str, str], manager: str, figure: str) -> list[float]:
-        return [each[f"{scene[0]} {scene[1]} {manager}"][figure] for each in seeds]
-
-    for scene in SCENES:
-        figure, where = FIGURES[scene], f"{scene[0]} data centre, {scene[1]} load"
+def _rows() -> Iterator[StatedRow]:
+    for scene, figure in FIGURES.items():
+        kind, load = scene
+        where, run = f"{kind} data centre, {load} load", f"{kind} {load}"
         for manager in MANAGERS:
-            told = TOLD[scene].get(manager, "")
-            rows.append(
-                median_row(figure, f"{where}: QoS of 95%, {manager}, %", of(scene, manager, "kept"), told)
-            )
-        rows += [
-            order_row(
-                figure,
-                f"{where}: QoS of 95%, {first} before {second}",
-                zip(of(scene, first, "kept"), of(scene, second, "kept"), strict=True),
-            )
-            for first, second in (
-                ("LSH", "Paragon"),
-                ("kwiken best", "LSH"),
-                ("Paragon", "least-loaded"),
-                ("LSH's scores, Paragon's rule", "Paragon"),
-                ("Paragon's scores, LSH's rule", "Paragon"),
-            )
-        ]
-        rows += [
-            median_row(figure, f"{where}: mean wait, {manager}, s", of(scene, manager, "waited"))
-            for manager in ("LSH", "Paragon", "kwiken best")
-        ]
+            told, metric = TOLD[scene].get(manager, ""), f"{where}: QoS of 95%, {manager}, %"
+            yield level(figure, metric, (f"{run} {manager}", "kept"), told)
+        for first, second in PAIRS:
+            holds = above((f"{run} {first}", "kept"), (f"{run} {second}", "kept"))
+            yield order(figure, f"{where}: QoS of 95%, {first} before {second}", holds, note="")
+        for manager in ("LSH", "Paragon", "kwiken best"):
+            yield level(figure, f"{where}: mean wait, {manager}, s", (f"{run} {manager}", "waited"))
         if scene == ("default", "high"):
-            rows += [
-                median_row(
-                    figure,
-                    f"{where}: QoS of 80%, {manager}, %",
-                    of(scene, manager, "good"),
-                    "60" if manager == "LSH" else "",
-                )
-                for manager in MANAGERS
-            ]
-        if scene[0] == "default":
-            used = "Figure 3b, 3c" if scene[1] == "high" else "Figure 3e, 3f"
-            rows += [
-                median_row(
-                    used,
-                    f"{where}: cores used, {manager}, %",
-                    of(scene, manager, "used"),
-                    TOLD_USED[scene[1]].get(manager, ""),
-                )
-                for manager in MANAGERS
-            ]
-            rows.append(
-                order_row(
-                    used,
-                    f"{where}: cores used, LSH before Paragon",
-                    zip(of(scene, "LSH", "used"), of(scene, "Paragon", "used"), strict=True),
-                )
-            )
-    return Findings(tuple(rows))
+            for manager in MANAGERS:
+                told, metric = "60" if manager == "LSH" else "", f"{where}: QoS of 80%, {manager}, %"
+                yield level(figure, metric, (f"{run} {manager}", "good"), told)
+        if kind == "default":
+            used = "Figure 3b, 3c" if load == "high" else "Figure 3e, 3f"
+            for manager in MANAGERS:
+                told, metric = TOLD_USED[load].get(manager, ""), f"{where}: cores used, {manager}, %"
+                yield level(used, metric, (f"{run} {manager}", "used"), told)
+            holds = above((f"{run} LSH", "used"), (f"{run} Paragon", "used"))
+            yield order(used, f"{where}: cores used, LSH before Paragon", holds, note="")
 
 
 def placements(seeds: int) -> Part:
@@ -156,6 +126,4 @@ def placements(seeds: int) -> Part:
     Args:
         seeds: number of synthetic populations, counted from seed 0.
     """
-    return over_seeds(
-        "placement", managed, seeds, _conclude, figures=(*FIGURES.values(), "Figure 3b, 3c", "Figure 3e, 3f")
-    )
+    return study("placement", managed, seeds, _rows(), note=SEEDED)
