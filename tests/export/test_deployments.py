@@ -19,6 +19,7 @@ from kwiken.export.deployments.image import ImageContent, dockerfile, dockerigno
 from kwiken.export.deployments.kubernetes import kubernetes_files
 from kwiken.model.nodes.placement import PLACED_GATE, Placement
 from kwiken.model.service.service import Service
+from kwiken.upkeep.kubernetes.pods import giving_up, noting, placing
 from papers.worlds.schedulers.names import scheduler
 from tests.support.runtime.clusters import cluster, profile, requested
 
@@ -212,6 +213,85 @@ def test_pods_of_stages_without_a_target_wait_at_no_gate() -> None:
         rule for rule in kept["Role", "shop-1-upkeep"]["rules"] if rule["resources"] == ["deployments/scale"]
     ]
     assert scales["resourceNames"] == ["shop-1-find"]
+
+
+OF_THE_CLUSTER = {
+    *("ClusterRole", "ClusterRoleBinding"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
+
+
+def test_two_installations_share_no_object() -> None:
+    """Of one service in two namespaces, and of two services in one namespace."""
+    first, second = (
+        objects(deployed(shop("find"), managed={"find"}, namespace=name)) for name in ("east", "west")
+    )
+    for found, name in ((first, "east"), (second, "west")):
+        inside = {key: one for key, one in found.items() if key[0] not in OF_THE_CLUSTER}
+        assert {one["metadata"].get("namespace") for one in inside.values()} == {name}
+        account = {"kind": "ServiceAccount", "name": "shop-1-upkeep", "namespace": name}
+        for kind in ("RoleBinding", "ClusterRoleBinding"):
+            [bound] = [one for (which, _), one in found.items() if which == kind]
+            assert bound["subjects"] == [account]
+            assert (bound["roleRef"]["kind"], bound["roleRef"]["name"]) in found
+    assert not {key for key in first if key[0] in OF_THE_CLUSTER} & second.keys()
+    other = Service("other")
+
+    async def find(value: str) -> str:
+        return value
+
+    other.stage(replicas=2, idempotent=True)(find)
+    assert not objects(deployed(shop("find"))).keys() & objects(deployed(other)).keys()
+
+
+def test_generated_maps_are_in_the_namespace_too() -> None:
+    files = kubernetes_files(deployed(shop("find"), managed={"find"}, namespace="east"), made_by="")
+    made = yaml.safe_load(files["kustomization.yaml"])["configMapGenerator"]
+    assert {one["namespace"] for one in made} == {"east"}
+    assert "--namespace east" in files["kustomization.yaml"]
+
+
+def test_a_policy_limits_the_account_of_the_upkeep_to_what_it_does() -> None:
+    found = objects(deployed(shop("find", "show"), managed={"find"}, namespace="east"))
+    policy = found["ValidatingAdmissionPolicy", "east-shop-1-upkeep"]["spec"]
+    binding = found["ValidatingAdmissionPolicyBinding", "east-shop-1-upkeep"]["spec"]
+    assert binding == {"policyName": "east-shop-1-upkeep", "validationActions": ["Deny"]}
+    assert policy["failurePolicy"] == "Fail"
+    [condition] = policy["matchConditions"]
+    assert (
+        condition["expression"] == "request.userInfo.username == 'system:serviceaccount:east:shop-1-upkeep'"
+    )
+    [rule] = policy["matchConstraints"]["resourceRules"]
+    rights = [one for one in found["Role", "shop-1-upkeep"]["rules"] if "patch" in one["verbs"]]
+    patched = {name for one in rights for name in one["resources"] if name.startswith("pods")}
+    assert set(rule["resources"]) == patched
+    text = " ".join(one["expression"] for one in policy["validations"])
+    for kept in ("image", "tolerations", "activeDeadlineSeconds", "labels", "finalizers", "ownerReferences"):
+        assert f".{kept}" in text
+    # What the upkeep's own patches set is not among what must stay.
+    for patch in (placing("n"), noting(2.0), giving_up()):
+        for field in patch.get("spec", {}):
+            assert f".{field}" not in text
+        for note in patch.get("metadata", {}).get("annotations", {}):
+            assert note.startswith("kwiken/") or f"key == '{note}'" in text
+
+
+def test_every_pod_keeps_to_the_restricted_standard() -> None:
+    found = objects(deployed(shop("find"), managed={"find"}))
+    pods = {key: one["spec"]["template"]["spec"] for key, one in found.items() if key[0] == "Deployment"}
+    assert ("Deployment", "shop-1-jaeger") in pods
+    for pod in pods.values():
+        assert pod["securityContext"]["runAsNonRoot"]
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert not container["securityContext"]["allowPrivilegeEscalation"]
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert {kind for one in pod.get("volumes", ()) for kind in one} <= {
+            *("name", "configMap", "secret", "emptyDir"),
+        }
+    for name in ("gateway", "find"):
+        [container] = pods["Deployment", f"shop-1-{name}"]["containers"]
+        assert "--otlp=http://shop-1-jaeger:4318" in container["args"]
 
 
 def test_names_that_containers_cannot_have_are_refused() -> None:

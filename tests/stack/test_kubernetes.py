@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kwiken.allocator.workloads.profile import profiles_to_json
+from kwiken.upkeep.kubernetes.pods import giving_up, noting, placing
 from tests.support.pods.kubernetes import Kubelet, Kubernetes, programs, running_kubernetes
 from tests.support.pods.name_server import can_ask_alone, name_server
 from tests.support.project.commands import run
@@ -99,6 +100,29 @@ def test_the_server_accepts_every_object(
     assert all(line.endswith("(server dry run)") for line in lines), told
     kinds = {line.split("/")[0].split(".")[0] for line in lines}
     assert {"configmap", "service", "deployment", "poddisruptionbudget", "networkpolicy"} <= kinds
+
+
+def test_the_account_of_the_upkeep_cannot_set_an_image(kubernetes: Kubernetes, tmp_path: Path) -> None:
+    base = exported(tmp_path, "--upkeep", "--namespace", "limited", *documents(tmp_path))
+    kubernetes.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "limited"}})
+    kubernetes.kubectl("apply", "-k", str(base), "--validate=strict")
+    path = "/api/v1/namespaces/limited/pods"
+    pod = until(lambda: kubernetes.items(f"{path}?labelSelector=app.kubernetes.io/component=work"))[0]
+    name, user = pod["metadata"]["name"], "system:serviceaccount:limited:single-upkeep"
+    words = ("patch", "pod", name, "--namespace=limited", f"--as={user}", "--type=merge", "--patch")
+    image = {"spec": {"containers": [{**pod["spec"]["containers"][0], "image": "other:1"}]}}
+    until(lambda: refused_by_policy(kubernetes, *words, json.dumps(image)))
+    for changed in (noting(1.5), giving_up(), placing("node-0")):
+        kubernetes.kubectl(*words, json.dumps(changed))
+
+
+def refused_by_policy(kubernetes: Kubernetes, *words: str) -> bool:
+    """Whether the server denies a dry run of a command; a new policy takes effect within seconds."""
+    try:
+        kubernetes.kubectl(*words, "--dry-run=server")
+    except AssertionError as error:
+        return "images must stay" in str(error)
+    return False
 
 
 class Load:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_DOCUMENT: Final = MIB  # of a file that goes into a ConfigMap, which holds no more
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class ServiceOptions:
         workloads: path of the document of workloads that the upkeep reads; None for none.
         profiles: path of the predictions that the upkeep reads; None for none.
         tls: whether gateways and replicas speak TLS.
+        namespace: namespace in Kubernetes; None for the one of who applies the folder.
     """
 
     placement: str | None = None
@@ -59,6 +62,7 @@ class ServiceOptions:
     workloads: str | None = None
     profiles: str | None = None
     tls: bool = False
+    namespace: str | None = None
 
     @property
     def documents(self) -> tuple[str | None, str | None, str | None]:
@@ -75,6 +79,7 @@ class ServiceOptions:
             "--nodes": self.nodes,
             "--workloads": self.workloads,
             "--profiles": self.profiles,
+            "--namespace": self.namespace,
         }
         words = [word for name, value in options.items() if value is not None for word in (name, value)]
         words += ["--gateways", str(self.gateways)] if self.gateways > 1 else []
@@ -129,7 +134,11 @@ _OPTIONS: Final = (
         metavar="PATH",
         help="Service: file or folder that its image needs beside the code; repeatable.",
     ),
-    click.option("--autoscale", is_flag=True, help="Service: let Kubernetes scale stages by processor use."),
+    click.option(
+        "--autoscale",
+        is_flag=True,
+        help="Service: let Kubernetes scale stages by processor use, but for those that --upkeep scales.",
+    ),
     click.option(
         "--upkeep",
         is_flag=True,
@@ -139,6 +148,11 @@ _OPTIONS: Final = (
     click.option("--workloads", metavar="FILE", help="Service, with --upkeep: targets of its stages."),
     click.option("--profiles", metavar="FILE", help="Service, with --upkeep: predictions of the workloads."),
     click.option("--tls", is_flag=True, help="Service: speak TLS, with certificates that you put beside it."),
+    click.option(
+        "--namespace",
+        metavar="NAME",
+        help="Service: namespace in Kubernetes.  [default: that of who applies it; default with --upkeep]",
+    ),
 )
 
 
@@ -175,9 +189,28 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     if deployment.build is not None:
         _write_image(source, options, image)
     write_files(Path(out), files)
+    _note_foreign(service)
+    if options.autoscale and options.upkeep:
+        scaled = [each.stage for each in deployment.stages if each.stage not in deployment.managed]
+        note(f"the upkeep scales {', '.join(sorted(deployment.managed))}; processor use, {', '.join(scaled)}")
     if program == "kubernetes" and deployment.build is not None:
         words = ["docker", "build", "-t", deployment.image, "-f", deployment.build.dockerfile, "."]
         note(f"build the image by: {shlex.join(words)}; push it to where your nodes pull from")
+
+
+def _note_foreign(service: Service) -> None:
+    """Warn of foreign stages that no container reaches: its loopback is its own."""
+    from kwiken.runtime.gateway.live_page.allowed_origins import is_loopback, name_of
+
+    for name, stage in service.stages.items():
+        call = stage.remote_call
+        ends = [] if call is None else [each.removeprefix("grpc://") for each in call.endpoints]
+        local = [each for each in ends if is_loopback(name_of(each) or "")]
+        if local:
+            note(
+                f"warning: stage {name!r} is called at {', '.join(local)}, which in a container is the "
+                "container itself; name a host that gateways reach"
+            )
 
 
 def _check(program: str, options: ServiceOptions, out: str) -> None:
@@ -188,8 +221,10 @@ def _check(program: str, options: ServiceOptions, out: str) -> None:
         raise click.UsageError(f"a service goes to compose or kubernetes; {program} takes a document")
     if program == "compose" and (options.autoscale or options.upkeep):
         raise click.UsageError("--autoscale and --upkeep go with --to kubernetes")
-    if options.autoscale and options.upkeep:
-        raise click.UsageError("--autoscale and --upkeep would set the same scales; choose one")
+    if program == "compose" and options.namespace is not None:
+        raise click.UsageError("--namespace goes with --to kubernetes")
+    if options.namespace is not None and not _NAMESPACE.fullmatch(options.namespace):
+        raise click.UsageError(f"--namespace: no name of a namespace: {options.namespace!r}")
     if options.upkeep and options.placement is not None:
         raise click.UsageError("an upkeep places replicas itself; leave out --placement or --upkeep")
     if options.upkeep and None in options.documents:
@@ -224,6 +259,7 @@ def _deployment(
         plan=_plan(options.plan, service),
         autoscale=options.autoscale,
         managed=_managed(service, options),
+        namespace=options.namespace or ("default" if options.upkeep else None),
         tls=options.tls,
     )  # fmt: skip
 

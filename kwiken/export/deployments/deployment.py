@@ -15,7 +15,7 @@ from kwiken.model.service.service import Service
 GATEWAY_PORT: Final = 8080
 STAGE_PORT: Final = 9000
 JAEGER_IMAGE: Final = "jaegertracing/jaeger:2.13.0"
-OWN_JAEGER: Final = "http://jaeger:4318"
+OTLP_PORT: Final = 4318  # of a Jaeger of its own
 RESERVED: Final = ("gateway", "jaeger", "plan", "upkeep")  # names of processes that are no stages
 
 GATEWAYS: Final = "gateway-"  # begin of the names of further gateways and of their Services
@@ -63,8 +63,10 @@ class Deployment:
         gateways: number of gateways, 1 or more.
         otlp: endpoint for spans; None for a Jaeger of its own.
         plan: plan as JSON, to be in force from the start; None for none.
-        autoscale: whether Kubernetes scales stages by their use of processors.
+        autoscale: whether Kubernetes scales the stages without an upkeep by their use of processors.
         managed: stages whose scales and nodes an upkeep sets in Kubernetes; empty for no upkeep.
+        namespace: namespace of all objects in Kubernetes; None for the one of who applies them.
+        jaeger: host name of the Jaeger of its own.
         tls: whether gateways and replicas speak TLS, with certificates from outside of the deployment.
     """
 
@@ -78,6 +80,8 @@ class Deployment:
     plan: str | None = None
     autoscale: bool = False
     managed: Collection[str] = ()
+    namespace: str | None = None
+    jaeger: str = "jaeger"
     tls: bool = False
 
     @property
@@ -93,7 +97,7 @@ class Deployment:
     @property
     def traces(self) -> str:
         """Endpoint for spans."""
-        return self.otlp if self.otlp is not None else OWN_JAEGER
+        return self.otlp if self.otlp is not None else f"http://{self.jaeger}:{OTLP_PORT}"
 
     def stage_command(self, stage: str) -> list[str]:
         """Words of the command of one replica, after `kwiken`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
@@ -16,11 +17,18 @@ from kwiken.export.deployments.certificates import (
 from kwiken.export.deployments.deployment import (
     GATEWAY_PORT,
     JAEGER_IMAGE,
+    OTLP_PORT,
     STAGE_PORT,
     Deployment,
     StageReplicas,
 )
-from kwiken.export.deployments.upkeep import UPKEEP_FILES, upkeep_objects
+from kwiken.export.deployments.upkeep import (
+    OF_THE_CLUSTER,
+    POD_SECURITY,
+    SECURITY,
+    UPKEEP_FILES,
+    upkeep_objects,
+)
 from kwiken.export.placements.groups import MAX_LABEL, affinity_of, spread_of
 from kwiken.export.yaml import dump
 from kwiken.model.nodes.placement import PLACED_GATE
@@ -34,11 +42,6 @@ STAGE_RESOURCES: Final = {"cpu": "100m", "memory": "256Mi"}
 GATEWAY_RESOURCES: Final = {"cpu": "250m", "memory": "512Mi"}
 MAX_SCALE: Final = 4  # times a stage's own number of replicas, to which autoscaling may go
 TARGET_USE: Final = 60  # percent of the requested processors at which a stage is scaled
-SECURITY: Final[Mapping[str, Any]] = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
 Object = dict[str, Any]
 
 
@@ -51,6 +54,7 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     Raises:
         InputError: the names of service and stage are too long together.
     """
+    deployment = replace(deployment, jaeger=f"{deployment.name}-jaeger")
     objects: dict[str, list[Object]] = {
         "gateway.yaml": _gateway(deployment),
         "stages.yaml": [one for group in _by_stage(deployment).values() for one in _stage(deployment, group)],
@@ -59,10 +63,16 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     if deployment.otlp is None:
         objects["jaeger.yaml"] = _jaeger(deployment)
     if deployment.autoscale:
-        objects["autoscale.yaml"] = [_scaler(deployment, each) for each in deployment.stages]
+        objects["autoscale.yaml"] = [
+            _scaler(deployment, each) for each in deployment.stages if each.stage not in deployment.managed
+        ]
     if deployment.upkeep:
         objects["upkeep.yaml"] = upkeep_objects(deployment)
-    _check_names([each for those in objects.values() for each in those])
+    own = [each for those in objects.values() for each in those if each["kind"] not in OF_THE_CLUSTER]
+    _check_names(own)
+    placed = {"namespace": deployment.namespace} if deployment.namespace is not None else {}
+    for each in own:
+        each["metadata"] |= placed
     header = [f"Service {deployment.service.name}. Made by: {made_by}"]
     files = {name: dump([((), each) for each in those], header, width=160) for name, those in objects.items()}
     kustomization = {
@@ -71,8 +81,8 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         "resources": sorted(objects),
         # The name stays, so that a new plan reaches the files of running gateways and starts none anew.
         "configMapGenerator": [
-            {"name": f"{deployment.name}-plan", "files": ["plan.json"]},
-            *([_documents(deployment)] if deployment.upkeep else []),
+            {"name": f"{deployment.name}-plan", **placed, "files": ["plan.json"]},
+            *([{**_documents(deployment), **placed}] if deployment.upkeep else []),
         ],
         "generatorOptions": {"disableNameSuffixHash": True},
     }
@@ -80,7 +90,8 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         *header,
         "",
         "  kubectl apply -k .",
-        f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN",
+        f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN"
+        + (f" --namespace {deployment.namespace}" if placed else ""),
         "",
         "The secret opens the control routes.",
         *(_certificates(deployment) if deployment.tls else ()),
@@ -167,7 +178,7 @@ def _stage_deployment(deployment: Deployment, group: StageReplicas, labels: dict
         pod["topologySpreadConstraints"] = spread_of(group.placed, own)
     else:
         pod["topologySpreadConstraints"] = _spread(own)
-    count = {} if deployment.autoscale else {"replicas": group.count}
+    count = {} if deployment.autoscale and not managed else {"replicas": group.count}
     return _deployment(f"{deployment.name}-{group.name}", own, pod, count)
 
 
@@ -222,11 +233,7 @@ def _pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": LINGER_S + GRACE_S + 5,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 10001,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": dict(POD_SECURITY),
         "containers": [
             {
                 "name": name,
@@ -331,13 +338,13 @@ def _network(deployment: Deployment) -> list[Object]:
 
 def _jaeger(deployment: Deployment) -> list[Object]:
     labels = labels_of(deployment, "jaeger")
-    ports = {"otlp": 4318, "page": 16686}
+    ports = {"otlp": OTLP_PORT, "page": 16686}
     amounts = {"cpu": "250m", "memory": "512Mi"}
     return [
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": "jaeger", "labels": labels},
+            "metadata": {"name": deployment.jaeger, "labels": labels},
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": labels},
@@ -345,6 +352,7 @@ def _jaeger(deployment: Deployment) -> list[Object]:
                     "metadata": {"labels": labels},
                     "spec": {
                         "automountServiceAccountToken": False,
+                        "securityContext": dict(POD_SECURITY),
                         "containers": [
                             {
                                 "name": "jaeger",
@@ -356,6 +364,7 @@ def _jaeger(deployment: Deployment) -> list[Object]:
                                     {"name": name, "containerPort": port} for name, port in ports.items()
                                 ],
                                 "resources": {"requests": amounts, "limits": _memory(amounts)},
+                                "securityContext": dict(SECURITY),
                             }
                         ],
                     },
@@ -365,7 +374,7 @@ def _jaeger(deployment: Deployment) -> list[Object]:
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": "jaeger", "labels": labels},
+            "metadata": {"name": deployment.jaeger, "labels": labels},
             "spec": {
                 "selector": labels,
                 "ports": [{"name": name, "port": port, "targetPort": name} for name, port in ports.items()],

@@ -80,7 +80,8 @@ def test_a_file_names_a_service_too(here: Path) -> None:
         (("--to", "compose", "--autoscale", "-o", "d"), "--autoscale and --upkeep go with --to kubernetes"),
         (("--to", "kubernetes", "--upkeep", "-o", "d"), "--upkeep needs --nodes, --workloads and --profiles"),
         (("--to", "kubernetes", "--nodes", "n", "-o", "d"), "--nodes, --workloads and --profiles go with"),
-        (("--to", "kubernetes", "--upkeep", "--autoscale", "-o", "d"), "would set the same scales"),
+        (("--to", "compose", "--namespace", "n", "-o", "d"), "--namespace goes with --to kubernetes"),
+        (("--to", "kubernetes", "--namespace", "A'b", "-o", "d"), "no name of a namespace"),
         (
             ("--to", "kubernetes", "--upkeep", "--placement", "p", "-o", "d"),
             "an upkeep places replicas itself",
@@ -94,6 +95,25 @@ def test_a_file_names_a_service_too(here: Path) -> None:
 def test_what_does_not_go_together_is_refused(here: Path, words: tuple[str, ...], message: str) -> None:
     refused(run("export", "corner:shop", *words), message)
     assert not (here / "d" / "compose.yaml").exists()
+
+
+@pytest.mark.parametrize("program", ["compose", "kubernetes"])
+@pytest.mark.parametrize(
+    ("address", "warned"),
+    [("127.0.0.1:7000", True), ("localhost:7000", True), ("[::1]:7000", True), ("rank.example:7000", False)],
+)
+def test_a_foreign_stage_at_a_loopback_address_is_warned_of(
+    here: Path, program: str, address: str, warned: bool
+) -> None:
+    (here / "corner.yaml").write_text(
+        "version: 1\nservice: corner\nstages:\n  - name: rank\n    remote:\n      kind: http\n"
+        f"      url: http://{address}/rank\n"
+    )
+    (here / "d").mkdir()
+    (here / "d" / "Dockerfile").write_text("FROM mine\n")
+    result = run("export", "corner.yaml", "--to", program, *WHEEL, "-o", "d")
+    assert result.exit_code == 0, result.stderr
+    assert (f"stage 'rank' is called at {address}" in result.stderr) == warned
 
 
 def test_options_of_a_service_do_not_go_with_a_document(here: Path) -> None:
@@ -227,3 +247,22 @@ def test_an_export_takes_no_document_that_the_upkeep_refuses(
     words = ("--to", "kubernetes", "--upkeep", *documents(here, **changes), *WHEEL, "-o", "d")
     refused(run("export", "corner:shop", *words), message)
     assert not (here / "d" / "kustomization.yaml").exists()
+
+
+def test_each_stage_is_scaled_by_the_upkeep_or_by_processor_use(here: Path) -> None:
+    (here / "pair.py").write_text(
+        "from kwiken import Service\n\nshop = Service('corner')\n\n\n"
+        "@shop.stage(replicas=2)\nasync def serve(text: str) -> str:\n    return text\n\n\n"
+        "@shop.stage(replicas=2, after=[serve])\nasync def wrap(text: str) -> str:\n    return text\n"
+    )
+    words = ("--to", "kubernetes", "--upkeep", "--autoscale", *documents(here), *WHEEL, "-o", "d")
+    result = run("export", "pair:shop", *words)
+    assert result.exit_code == 0, result.stderr
+    assert "the upkeep scales serve; processor use, wrap" in result.stderr
+    scalers = list(yaml.safe_load_all((here / "d" / "autoscale.yaml").read_text()))
+    assert [one["spec"]["scaleTargetRef"]["name"] for one in scalers] == ["corner-wrap"]
+    stages = yaml.safe_load_all((here / "d" / "stages.yaml").read_text())
+    counted = {
+        one["metadata"]["name"] for one in stages if one["kind"] == "Deployment" and "replicas" in one["spec"]
+    }
+    assert counted == {"corner-serve"}

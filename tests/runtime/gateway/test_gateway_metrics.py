@@ -7,11 +7,14 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import aiohttp
 import msgspec
 import pytest
 
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.prometheus import prometheus_name
 from kwiken.otel.write.records import RequestRecord
@@ -148,6 +151,35 @@ async def test_replicas_as_targets_of_prometheus() -> None:
             "labels": {"kw_stage": "first", "kw_replica": "first-0", "kw_node": "here"},
         },
     ]
+
+
+async def test_foreign_services_are_no_targets() -> None:
+    """They show no metrics of ours, and would be down for ever."""
+
+    async def own(value: str) -> str:
+        return value
+
+    stages = [
+        Stage(name="own", handler=own),
+        Stage(name="rank", after=("own",), remote="http://127.0.0.1:9/rank"),
+    ]
+    mixed = Service.of("mixed", stages)
+    executor = Executor(
+        mixed,
+        LocalTransport(mixed),
+        replicas={"own": [], "rank": []},
+        clock=SystemClock(),
+        rng=random.Random(1),
+    )
+    front = Gateway(mixed, executor, GatewaySettings(remote=False, token=TOKEN))
+    control = front.control
+    control.set_replicas(
+        {
+            "own": [Replica("own-0", "here", "http://127.0.0.1:9001")],
+            "rank": [Replica("rank-0", "there", "http://127.0.0.1:9")],
+        }
+    )
+    assert [one["labels"]["kw_stage"] for one in await control.targets(Mock())] == ["own"]
 
 
 async def test_a_replicas_metrics() -> None:

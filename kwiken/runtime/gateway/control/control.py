@@ -189,7 +189,9 @@ class Control:
     async def targets(self, request: web.BaseRequest) -> Any:
         """GET gateways and replicas in the form of Prometheus's HTTP service discovery."""
         del request
-        return targets_of(self._gateways, self._replicas)
+        stages = self._service.stages
+        own = {name: each for name, each in self._replicas.items() if stages[name].remote_call is None}
+        return targets_of(self._gateways, own)
 
     @property
     def lacking(self) -> list[str]:

@@ -14,7 +14,7 @@ def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]
 
     Args:
         gateways: URL of each gateway of the cluster.
-        replicas: replicas by stage; those that serve another protocol than HTTP show no metrics.
+        replicas: replicas by stage, without those of foreign services, which show no such metrics.
     """
     # Each is read by itself: its metrics must not hold its siblings' too.
     alone = {"__param_alone": "1"} if len(gateways) > 1 else {}
