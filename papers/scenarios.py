@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from papers.figures.bounds import Bound
-from papers.figures.rows import FigureRow, median_row, order_row
+from papers.figures.tables import StatedRow, above, difference, level, order
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import simulate
 from papers.worlds.fleet.simulator.outcome import FleetOutcome
@@ -66,44 +66,29 @@ class SourcedFigure:
     source: Mapping[str, str]
 
 
-def levels(scenario: str, told: SourcedFigure, results: Sequence[Figures]) -> list[FigureRow]:
+def levels(scenario: str, told: SourcedFigure, managers: Sequence[str]) -> Iterator[StatedRow]:
     """A row for each manager: median over the seeds."""
     quantity, _, unit = told.metric.rpartition(", ")
-    rows = []
-    for manager in results[0]:
-        values = [each[manager][told.metric] for each in results]
-        rows.append(
-            median_row(
-                told.figure,
-                f"{scenario}: {quantity}, {manager}, {unit}",
-                values,
-                told.source.get(manager, ""),
-                LEVELS,
-            )
-        )
-    return rows
+    for name in managers:
+        metric, source = f"{scenario}: {quantity}, {name}, {unit}", told.source.get(name, "")
+        yield level(told.figure, metric, (name, told.metric), source, LEVELS)
 
 
 def orderings(
     scenario: str,
     told: SourcedFigure,
     pairs: Sequence[tuple[str, str]],
-    results: Sequence[Figures],
     bounds: Mapping[tuple[str, str], Bound] = MappingProxyType({}),
-) -> list[FigureRow]:
-    """Two rows for each pair: seeds in which the first manager is at least as good, and by how much it leads.
+) -> Iterator[StatedRow]:
+    """Two rows for each pair: seeds in which the first manager is ahead, and by how much it leads.
 
     Args:
         told: figure; more is better.
         pairs: names of two managers each.
         bounds: by pair, the lead that the specification asks for.
     """
-    name, rows = told.metric.removesuffix(", %"), []
-    for better, other in pairs:
-        leads = [each[better][told.metric] - each[other][told.metric] for each in results]
-        label = f"{scenario}: {name}, {better} before {other}"
-        rows += [
-            order_row(told.figure, label, [lead > 0 for lead in leads], note=ORDERS),
-            median_row(told.figure, f"{label}, points", leads, "", LEADS, bound=bounds.get((better, other))),
-        ]
-    return rows
+    for pair in pairs:
+        values = [(name, told.metric) for name in pair]
+        label = f"{scenario}: {told.metric.removesuffix(', %')}, {pair[0]} before {pair[1]}"
+        yield order(told.figure, label, above(*values), note=ORDERS)
+        yield level(told.figure, f"{label}, points", difference(*values), "", LEADS, bound=bounds.get(pair))

@@ -24,6 +24,8 @@ from papers.arq.runs import (
 from papers.figures.rows import Findings, Part, Plot, PlotSeries, RequiredRow, over_seeds, row, unreproduced
 from papers.figures.tables import (
     StatedRow,
+    above,
+    difference,
     exact,
     given,
     level,
@@ -123,16 +125,13 @@ def _of(manager: str, name: str) -> Callable[[Runs], float]:
 
 
 def _lead(
-    figure: str, words: str, first: str, second: str, name: str = KEPT, case: Any = None
+    figure: str, words: str, first: str, second: str, name: str = KEPT, case: tuple[Any, ...] = ()
 ) -> Iterator[StatedRow]:
     """Two rows of an order of two managers: whether it holds, and the lead in points."""
-
-    def lead(by: Any) -> float:
-        runs = by if case is None else by[case]
-        return float(runs[first][name] - runs[second][name])
-
-    yield order(figure, f"{words}: {first} before {second}", lambda by: lead(by) > 0, note="")
-    yield level(figure, f"{words}: lead of {first} over {second}, points", lead, note=LEAD)
+    values = (*case, first, name), (*case, second, name)
+    yield order(figure, f"{words}: {first} before {second}", above(*values), note="")
+    metric = f"{words}: lead of {first} over {second}, points"
+    yield level(figure, metric, difference(*values), note=LEAD)
 
 
 def closed_forms() -> Figures:
@@ -214,18 +213,17 @@ def _use(scenario: str) -> Iterator[StatedRow]:
                 yield level("Figure 6.5a", f"{what}, {name}, s", _of(name, f"{what}, s"), told)
         metric = f"{scenario}: cores used over least loaded, {name}, %"
         yield level(section, metric, partial(_more_used, name), source, "")
-    metric = f"{scenario}: cores used, ARQ over Paragon, points"
-    yield level(section, metric, _apart, "-1.5", "")
+    metric, apart = (
+        f"{scenario}: cores used, ARQ over Paragon, points",
+        difference((ARQ, USED), (PARAGON, USED)),
+    )
+    yield level(section, metric, apart, "-1.5", "")
     words = f"{scenario}: cores used by ARQ within 3 points of Paragon"
-    yield order(section, words, lambda by: _apart(by) >= APART_LEAST, note="")
+    yield order(section, words, lambda by: apart(by) >= APART_LEAST, note="")
 
 
 def _more_used(name: str, by: Runs) -> float:
     return 100 * (by[name][USED] / by["least loaded"][USED] - 1)
-
-
-def _apart(by: Runs) -> float:
-    return by[ARQ][USED] - by[PARAGON][USED]
 
 
 def _plotted(results: list[Any]) -> Findings:
@@ -322,17 +320,13 @@ def _varied(scenario: str) -> Iterator[StatedRow]:
     for first, second in COMPARED:
         yield from _lead("Better (a)", f"{scenario}: QoS kept", first, second)
         metric = f"{scenario}: cores used, {first} over {second}, points"
-        yield level("Better (a)", metric, partial(_more_cores, first, second), note="")
-
-
-def _more_cores(first: str, second: str, by: Runs) -> float:
-    return by[first][USED] - by[second][USED]
+        yield level("Better (a)", metric, difference((first, USED), (second, USED)), note="")
 
 
 def _ablated(scenario: str, cases: list[Any]) -> Iterator[StatedRow]:
     for case in cases:
         for words, name in (("QoS kept", KEPT), ("QoS but for the wait", BUT_FOR_WAIT)):
-            yield from _lead("Better (b)", f"{scenario}, {case[-1]}: {words}", ARQ, PARAGON, name, case)
+            yield from _lead("Better (b)", f"{scenario}, {case[-1]}: {words}", ARQ, PARAGON, name, (case,))
 
 
 HEAD: Final = tuple(

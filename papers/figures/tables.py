@@ -26,6 +26,7 @@ __all__ = [
     "PlotOf",
     "StatedRow",
     "above",
+    "difference",
     "exact",
     "given",
     "level",
@@ -110,6 +111,11 @@ def exact(figure: str, metric: str, value: Value, source: str = "", note: str | 
 def ratio(first: Value, second: Value) -> Callable[[Any], float]:
     """Value of a row: one value of a seed's result over another."""
     return lambda result: float(obtained(first, result) / obtained(second, result))
+
+
+def difference(first: Value, second: Value) -> Callable[[Any], float]:
+    """Value of a row: one value of a seed's result less another."""
+    return lambda result: float(obtained(first, result) - obtained(second, result))
 
 
 def above(first: Value, second: Value) -> Callable[[Any], bool]:

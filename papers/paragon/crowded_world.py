@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from papers.figures.rows import FigureRow, Findings, Part, median_row, order_row, over_seeds
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, above, difference, level, order, study
 from papers.worlds.crowded.comparison import ORDERED, crowded
 
 LOAD: Final = "crowded-full"
@@ -19,37 +21,21 @@ def figures(seed: int) -> Figures:
     return crowded(LOAD, FIRST_SEED + seed, MANAGERS)
 
 
-def _row(figure: str, metric: str, values: list[float], source: str) -> FigureRow:
-    return median_row(figure, f"{LOAD}: {metric}", values, source, NOTE)
-
-
-def conclude(results: list[list[Figures]]) -> Findings:
-    """Rows of the crowded world.
-
-    Args:
-        results: by seed, as the only case.
-    """
-    (group,) = results
-    rows = []
+def _rows() -> Iterator[StatedRow]:
+    crashes = "Section 3.5, crashes"
     for name in MANAGERS:
         source = "0" if name == "paragon" else "up to 10.4% of applications do not end"
-        given_up = [each[name]["given up"] for each in group]
-        rows.append(_row("Section 3.5, crashes", f"jobs given up after five kills, {name}", given_up, source))
-        kills = [each[name]["kills"] for each in group]
-        rows.append(_row("Section 3.5, crashes", f"kills for want of memory, {name}", kills, ""))
-    waits = [each["paragon"]["mean wait, s"] for each in group]
-    rows.append(
-        _row("Section 3.4", "arrival to first second of running, paragon, s", waits, "about a minute")
-    )
+        metric = f"{LOAD}: jobs given up after five kills, {name}"
+        yield level(crashes, metric, (name, "given up"), source)
+        yield level(crashes, f"{LOAD}: kills for want of memory, {name}", (name, "kills"))
+    metric = f"{LOAD}: arrival to first second of running, paragon, s"
+    yield level("Section 3.4", metric, ("paragon", "mean wait, s"), "about a minute")
     for figure in ORDERED:
         for other in MANAGERS[1:]:
-            leads = [each["paragon"][figure] - each[other][figure] for each in group]
+            values = ("paragon", figure), (other, figure)
             words = f"{LOAD}: {figure.removesuffix(', %')}, paragon before {other}"
-            rows += [
-                order_row("Crowded world", words, [lead > 0 for lead in leads], "before", NOTE),
-                median_row("Crowded world", f"{words}, points", leads, note=NOTE),
-            ]
-    return Findings(tuple(rows))
+            yield order("Crowded world", words, above(*values), "before")
+            yield level("Crowded world", f"{words}, points", difference(*values))
 
 
 def in_crowded_world(seeds: int) -> tuple[Part, ...]:
@@ -58,12 +44,4 @@ def in_crowded_world(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws; the first has seed 100.
     """
-    return (
-        over_seeds(
-            "crowded world",
-            figures,
-            seeds,
-            conclude,
-            figures=("Crowded world", "Section 3.4", "Section 3.5, crashes"),
-        ),
-    )
+    return (study("crowded world", figures, seeds, _rows(), note=NOTE),)

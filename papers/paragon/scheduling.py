@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
-from papers.figures.rows import Findings, Part, over_seeds
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, study
 from papers.scenarios import (
     ALLOCATED_BEYOND,
-    Figures,
     SourcedFigure,
     levels,
     orderings,
@@ -159,18 +159,13 @@ COMPARISONS: Final = (
 )
 
 
-def conclude(comparison: Comparison, results: list[list[Figures]]) -> Findings:
-    """Rows of one scenario.
-
-    Args:
-        results: by seed, as the only case.
-    """
-    (group,) = results
-    rows = [row for told in comparison.told for row in levels(comparison.scenario, told, group)]
+def compared(comparison: Comparison) -> Iterator[StatedRow]:
+    """Rows of one scenario."""
+    for told in comparison.told:
+        yield from levels(comparison.scenario, told, MANAGERS)
     for told in comparison.told:
         if told.metric in ORDERED:
-            rows += orderings(comparison.scenario, told, PAIRS, group)
-    return Findings(tuple(rows))
+            yield from orderings(comparison.scenario, told, PAIRS)
 
 
 def comparisons(seeds: int) -> tuple[Part, ...]:
@@ -180,13 +175,6 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
         seeds: number of draws of each scenario.
     """
     return tuple(
-        over_seeds(
-            one.scenario,
-            simulated,
-            seeds,
-            partial(conclude, one),
-            ((one.scenario, MANAGERS),),
-            figures=dict.fromkeys(told.figure for told in one.told),
-        )
+        study(one.scenario, simulated, seeds, compared(one), arguments=(one.scenario, MANAGERS))
         for one in COMPARISONS
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -12,7 +14,8 @@ from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
-from papers.figures.rows import Findings, Part, RowKind, over_seeds, row
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, exact, given, once, pooled, study
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.schedulers.statistical import colocation_quality
 
@@ -64,48 +67,37 @@ def real_misses(seed: int) -> dict[int, float]:
     return missed
 
 
-def _conclude_uniform(results: list[list[float]]) -> Findings:
-    return Findings(
-        tuple(
-            row(
-                "Figure 3.3",
-                f"no candidate of {candidates} in the best tenth, uniform quality, % of draws",
-                round(100 * float(np.mean(group)), 4),
-                source=f"{100 * BEST_TENTH**candidates:.4g}",
-                note="drawn by the source's law: 0.9 to the power of the number of candidates",
-                kind=RowKind.INPUT,
-            )
-            for candidates, group in zip(CANDIDATES, results, strict=True)
-        )
-        + tuple(
-            row(
-                "Figure 3.3",
-                f"candidates for quality {quality:g} but for one placement in {1 / failure:g}",
-                float(draws_for(quality, failure)),
-                source=source,
-                note="rounded up; the source gives round numbers",
-                kind=RowKind.EXACT,
-            )
-            for quality, failure, source in GUARANTEES
-        )
-    )
+def guarantees() -> dict[float, dict[float, int]]:
+    """Candidates by quality and chance of a failure."""
+    found: dict[float, dict[float, int]] = {}
+    for quality, failure, _ in GUARANTEES:
+        found.setdefault(quality, {})[failure] = draws_for(quality, failure)
+    return found
 
 
-def _conclude_real(results: list[list[dict[int, float]]]) -> Findings:
-    (group,) = results
-    note = "1,000 simulated servers with 1,500 applications at random; 50 newcomers for each seed"
-    return Findings(
-        tuple(
-            row(
-                "Figure 3.3",
-                f"no candidate of {candidates} in the best tenth, the scheduler's quality, % of newcomers",
-                round(100 * float(np.mean([each[candidates] for each in group])), 2),
-                source=f"{100 * BEST_TENTH**candidates:.4g}",
-                note=note,
-            )
-            for candidates in CANDIDATES
-        )
+def _misses(quality: str, of: str, note: str, digits: int) -> Iterator[StatedRow]:
+    for candidates in CANDIDATES:
+        metric = f"no candidate of {candidates} in the best tenth, {quality}, % of {of}"
+        value, source = partial(_mean_misses, candidates, digits), f"{100 * BEST_TENTH**candidates:.4g}"
+        yield pooled("Figure 3.3", metric, value, source, note)
+
+
+def _mean_misses(candidates: int, digits: int, seeds: list[dict[int, float]]) -> float:
+    return round(100 * float(np.mean([each[candidates] for each in seeds])), digits)
+
+
+GUARANTEED: Final = tuple(
+    exact(
+        "Figure 3.3",
+        f"candidates for quality {quality:g} but for one placement in {1 / failure:g}",
+        (quality, failure),
+        source,
+        "rounded up; the source gives round numbers",
     )
+    for quality, failure, source in GUARANTEES
+)
+LAW: Final = "drawn by the source's law: 0.9 to the power of the number of candidates"
+SERVERS: Final = "1,000 simulated servers with 1,500 applications at random; 50 newcomers for each seed"
 
 
 def cluster_sums(_: int) -> tuple[int, float, float]:
@@ -114,15 +106,11 @@ def cluster_sums(_: int) -> tuple[int, float, float]:
     return len(cluster.nodes), math.fsum(cluster.cores.tolist()), math.fsum(cluster.memory_gb.tolist())
 
 
-def _conclude_cluster(results: list[list[tuple[int, float, float]]]) -> Findings:
-    (((servers, cores, memory_gb),),) = results
-    return Findings(
-        (
-            row("Table 3.3", "servers of the local cluster", float(servers), source="40", kind=RowKind.INPUT),
-            row("Table 3.3", "cores of the local cluster", cores, source="178", kind=RowKind.INPUT),
-            row("Table 3.3", "memory of the local cluster, GB", memory_gb, source="696", kind=RowKind.INPUT),
-        )
-    )
+CLUSTER: Final = (
+    exact("Table 3.3", "servers of the local cluster", (0,), "40"),
+    exact("Table 3.3", "cores of the local cluster", (1,), "178"),
+    exact("Table 3.3", "memory of the local cluster, GB", (2,), "696"),
+)
 
 
 def selections(seeds: int) -> tuple[Part, ...]:
@@ -131,11 +119,11 @@ def selections(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws to average over, counted from 0.
     """
-    cases = tuple((candidates,) for candidates in CANDIDATES)
+    uniform = map(given, _misses("uniform quality", "draws", LAW, 4))
+    real = _misses("the scheduler's quality", "newcomers", SERVERS, 2)
     return (
-        over_seeds(
-            "uniform candidates", uniform_misses, seeds, _conclude_uniform, cases, figures=("Figure 3.3",)
-        ),
-        over_seeds("real candidates", real_misses, seeds, _conclude_real, figures=("Figure 3.3",)),
-        over_seeds("local cluster", cluster_sums, 1, _conclude_cluster, figures=("Table 3.3",)),
+        study("uniform candidates", uniform_misses, seeds, uniform, cases=CANDIDATES),
+        once("guarantees", guarantees, GUARANTEED),
+        study("real candidates", real_misses, seeds, real),
+        study("local cluster", cluster_sums, 1, map(given, CLUSTER)),
     )

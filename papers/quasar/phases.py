@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +21,8 @@ from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, Target, Workload
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
-from papers.figures.rows import FigureRow, Findings, Part, median_row, over_seeds
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, level, study
 from papers.worlds.schedulers.names import scheduler
 
 WORKLOADS: Final = 25  # by seed and case
@@ -36,6 +38,9 @@ WORK_MS: Final = 5.0  # of a request before the change
 RATE_OF_CORE: Final = 100.0  # requests per second within the target
 CORES: Final = (1.0, 2.0, 4.0, 8.0)
 SCHEDULER: Final = "quasar"
+OPERATED: Final = (
+    "work of requests in operation; the source injects contention, and has one value for all changes"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,41 +108,20 @@ def found(minutes: int, seed: int) -> tuple[float, float]:
     return 100 * told / WORKLOADS, 100 * sum(one.hurt for one in phases) / WORKLOADS
 
 
-def conclude(results: list[list[tuple[float, float]]]) -> Findings:
-    """Rows, by the time that a change takes.
-
-    Args:
-        results: by case and seed.
-    """
-    rows: list[FigureRow] = []
-    for minutes, by_seed in zip((*MINUTES, NEVER), results, strict=True):
-        early, hurt = zip(*by_seed, strict=True)
-        if minutes == NEVER:
-            rows.append(_row("false alarms in half an hour, % of workloads", "8", early))
-            continue
+def _changes() -> Iterator[StatedRow]:
+    """Rows, by the time that a change takes."""
+    for minutes in MINUTES:
         over = "at once" if minutes == 0 else f"over {minutes} minutes"
-        rows.append(_row(f"change {over}: found before the target is missed, %", "78", early))
-        rows.append(_row(f"change {over}: target missed at any time, %", "", hurt))
-    return Findings(tuple(rows))
+        metric = f"change {over}: found before the target is missed, %"
+        yield level("Section 3.8", metric, (minutes, 0), "78", OPERATED)
+        yield level("Section 3.8", f"change {over}: target missed at any time, %", (minutes, 1))
+    metric = "false alarms in half an hour, % of workloads"
+    yield level("Section 3.8", metric, (NEVER, 0), "8", OPERATED)
 
 
 def phases(seeds: int) -> tuple[Part, ...]:
     """Part on phase changes."""
-    return (
-        over_seeds(
-            "phases",
-            found,
-            seeds,
-            conclude,
-            [(minutes,) for minutes in (*MINUTES, NEVER)],
-            figures=("Section 3.8",),
-        ),
-    )
-
-
-def _row(metric: str, source: str, values: tuple[float, ...]) -> FigureRow:
-    note = "work of requests in operation; the source injects contention, and has one value for all changes"
-    return median_row("Section 3.8", metric, values, source, note if source else "")
+    return (study("phases", found, seeds, _changes(), cases=(*MINUTES, NEVER)),)
 
 
 def _placed(required: float) -> Adaptation:

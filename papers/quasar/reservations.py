@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import Final
 
 import numpy as np
 
-from papers.figures.rows import Findings, Part, RowKind, over_seeds, percent, row
+from papers.figures.rows import Part, RowKind
+from papers.figures.tables import level, study
 from papers.worlds.fleet.targets import random_reservations
 
 USERS: Final = 100_000
@@ -19,24 +21,22 @@ def reserved(seed: int) -> tuple[float, float, float]:
     return float(factors.mean()), float((factors > 1).mean()), float((factors < 1).mean())
 
 
-def conclude(results: list[list[tuple[float, float, float]]]) -> Findings:
-    """Rows of the model.
-
-    Args:
-        results: by seed, as the only case.
-    """
-    mean, above, below = np.mean(results[0], axis=0).tolist()
-    rows = (
-        ("reservations over the need, mean", mean, "2.94"),
-        ("users who reserve more than they need, %", percent(above), "70"),
-        ("users who reserve less than they need, %", percent(below), "20"),
+RESERVED: Final = tuple(
+    level(
+        *("Figure 4.1", metric, (at,), source, NOTE),
+        kind=RowKind.INPUT,
+        scale=scale,
+        over=statistics.fmean,
+        spread=False,
     )
-    return Findings(
-        tuple(
-            row("Figure 4.1", metric, ours, source=source, note=NOTE, kind=RowKind.INPUT)
-            for metric, ours, source in rows
+    for at, (metric, source, scale) in enumerate(
+        (
+            ("reservations over the need, mean", "2.94", 1),
+            ("users who reserve more than they need, %", "70", 100),
+            ("users who reserve less than they need, %", "20", 100),
         )
     )
+)
 
 
 def reservations(seeds: int) -> tuple[Part, ...]:
@@ -45,4 +45,4 @@ def reservations(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws of the users.
     """
-    return (over_seeds("reservations", reserved, seeds, conclude, figures=("Figure 4.1",)),)
+    return (study("reservations", reserved, seeds, RESERVED),)

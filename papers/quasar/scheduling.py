@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from papers.figures.bounds import Bound
-from papers.figures.rows import Findings, Part, over_seeds
-from papers.scenarios import Figures, SourcedFigure, levels, orderings, simulated
+from papers.figures.rows import Part
+from papers.figures.tables import StatedRow, study
+from papers.scenarios import SourcedFigure, levels, orderings, simulated
 
 SCENARIOS: Final = ("targets", "targets-swings")  # the source's figures are of the first one
 ORACLE: Final = "quasar, all known"
@@ -38,21 +39,12 @@ PAIRS: Final = (
 )
 
 
-FIGURES: Final = tuple(dict.fromkeys(one.figure for one in LEVELS))
-
-
-def conclude(scenario: str, results: list[list[Figures]]) -> Findings:
-    """Rows of the comparison.
-
-    Args:
-        results: by seed, as the only case.
-    """
-    (group,) = results
-    told = [one if scenario == SCENARIOS[0] else replace(one, source={}) for one in LEVELS]
-    rows = [row for one in told for row in levels(scenario, one, group)]
+def compared(scenario: str) -> Iterator[StatedRow]:
+    """Rows of the comparison on one scenario."""
+    for one in LEVELS:
+        yield from levels(scenario, one if scenario == SCENARIOS[0] else replace(one, source={}), MANAGERS)
     for one in ORDERED:
-        rows += orderings(scenario, one, PAIRS, group, LEADS if one is PERFORMANCE else {})
-    return Findings(tuple(rows))
+        yield from orderings(scenario, one, PAIRS, LEADS if one is PERFORMANCE else {})
 
 
 def comparisons(seeds: int) -> tuple[Part, ...]:
@@ -61,7 +53,4 @@ def comparisons(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws of each scenario.
     """
-    return tuple(
-        over_seeds(one, simulated, seeds, partial(conclude, one), ((one, MANAGERS),), figures=FIGURES)
-        for one in SCENARIOS
-    )
+    return tuple(study(one, simulated, seeds, compared(one), arguments=(one, MANAGERS)) for one in SCENARIOS)

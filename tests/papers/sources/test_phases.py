@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from papers.quasar.phases import MINUTES, NEVER, conclude, phase
+from papers.quasar.phases import MINUTES, NEVER, phase, phases
 
 
 def test_a_change_over_ten_minutes_is_found_in_time() -> None:
@@ -18,7 +18,8 @@ def test_what_does_not_change_is_left_alone() -> None:
 
 
 def test_rows_stand_beside_the_source() -> None:
-    rows = conclude([[(90.0, 10.0), (80.0, 12.0), (70.0, 14.0)]] * len(MINUTES) + [[(3.0, 0.0)] * 3]).rows
+    (part,) = phases(3)
+    rows = part.conclude([(90.0, 10.0), (80.0, 12.0), (70.0, 14.0)] * len(MINUTES) + [(3.0, 0.0)] * 3).rows
     assert len(rows) == 2 * len(MINUTES) + 1
     assert rows[0].metric == "change at once: found before the target is missed, %"
     assert (rows[0].ours, rows[0].low, rows[0].high, rows[0].source) == (80.0, 70.0, 90.0, "78")

@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from papers.figures.rows import FigureRow, Part, Reproduction, RequiredRow, run, unreproduced
+from papers.figures.tables import study
 from papers.ibench.parts import REQUIRED as OF_IBENCH, all_parts as parts_of_ibench
 from papers.paragon import scheduling as paragon_scheduling
 from papers.paragon.crowded_world import in_crowded_world
@@ -14,11 +15,11 @@ from papers.paragon.required import REQUIRED as OF_PARAGON
 from papers.paragon.selection import selections
 from papers.paragon.tables import tables as paragon_tables
 from papers.quasar import scheduling as quasar_scheduling
-from papers.quasar.phases import conclude as conclude_phases
+from papers.quasar.phases import phases
 from papers.quasar.required import REQUIRED as OF_QUASAR
 from papers.quasar.reservations import reservations
 from papers.quasar.tables import tables as quasar_tables
-from papers.scenarios import Figures
+from papers.scenarios import Figures, simulated
 
 # Numbers of the results, by hand from the specifications.
 PARAGON = (
@@ -54,15 +55,16 @@ def paragon_rows() -> list[FigureRow]:
     rows = [
         row
         for one in paragon_scheduling.COMPARISONS
-        for row in paragon_scheduling.conclude(one, [[figures]]).rows
+        for row in study("one", simulated, 1, paragon_scheduling.compared(one)).conclude([figures]).rows
     ]
     return rows + rows_of(*paragon_tables(1), *selections(1), *in_crowded_world(1))
 
 
 def quasar_rows() -> list[FigureRow]:
     figures: Figures = {name: defaultdict(lambda: 1.0) for name in quasar_scheduling.MANAGERS}
-    rows = list(quasar_scheduling.conclude(quasar_scheduling.SCENARIOS[0], [[figures]]).rows)
-    rows += conclude_phases([[(1.0, 1.0)]] * 5).rows
+    stated = quasar_scheduling.compared(quasar_scheduling.SCENARIOS[0])
+    rows = list(study("one", simulated, 1, stated).conclude([figures]).rows)
+    rows += phases(1)[0].conclude([(1.0, 1.0)] * 5).rows
     return rows + rows_of(*quasar_tables(1), *reservations(1))
 
 

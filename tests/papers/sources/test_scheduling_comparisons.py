@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 
-from papers.figures.rows import Findings, Reproduction, over_seeds, row, run
+from papers.figures.rows import FigureRow, Findings, Reproduction, over_seeds, row, run
+from papers.figures.tables import StatedRow, study
 from papers.paragon import scheduling as of_paragon
 from papers.quasar import scheduling as of_quasar
 from papers.scenarios import Figures, SourcedFigure, levels, orderings, simulated
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.fleet.managers import CONTESTANTS
+
+
+def concluded(rows: Iterable[StatedRow], results: list[Figures]) -> tuple[FigureRow, ...]:
+    return study("tiny", simulated, len(results), rows).conclude(results).rows
 
 
 def test_a_part_over_seeds_gives_its_results_by_case() -> None:
@@ -31,10 +38,10 @@ def test_rows_have_medians_spreads_and_the_sources_values() -> None:
         {"a": {"QoS kept, %": first}, "b": {"QoS kept, %": other}}
         for first, other in ((70.0, 10.0), (50.0, 50.0), (60.0, 65.0))
     ]
-    first, other = levels("tiny", told, results)
+    rows = *levels("tiny", told, "ab"), *orderings("tiny", told, (("a", "b"),))
+    first, other, order, lead = concluded(rows, results)
     assert (first.metric, first.ours, first.low, first.high) == ("tiny: QoS kept, a, %", 60.0, 50.0, 70.0)
     assert (first.source, other.source, other.ours) == ("78", "", 50.0)
-    order, lead = orderings("tiny", told, (("a", "b"),), results)
     assert (order.metric, order.ours, order.verdict) == (
         "order: tiny: QoS kept, a before b, seeds of 3",
         1.0,
@@ -60,12 +67,13 @@ def test_every_comparison_names_what_exists() -> None:
 
 def test_one_seed_yields_every_row_of_a_comparison() -> None:
     comparison = of_paragon.COMPARISONS[0]
-    found = of_paragon.conclude(comparison, [[simulated(comparison.scenario, of_paragon.MANAGERS, 0)]])
+    results = [simulated(comparison.scenario, of_paragon.MANAGERS, 0)]
+    rows = concluded(of_paragon.compared(comparison), results)
     ordered = sum(told.metric in of_paragon.ORDERED for told in comparison.told)
     assert ordered >= 1
     levels_of = len(comparison.told) * len(of_paragon.MANAGERS)
-    assert len(found.rows) == levels_of + 2 * ordered * len(of_paragon.PAIRS)
-    assert all(np.isfinite(one.ours) for one in found.rows)
+    assert len(rows) == levels_of + 2 * ordered * len(of_paragon.PAIRS)
+    assert all(np.isfinite(one.ours) for one in rows)
 
 
 def medians(scenario: str, managers: tuple[str, ...], metric: str) -> dict[str, float]:
