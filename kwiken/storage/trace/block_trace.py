@@ -95,6 +95,19 @@ def follows(streams: Ints, start: Ints, end: Ints) -> Bools:
     return found
 
 
+class RecordError(InputError):
+    """A wrong value of one record of a trace.
+
+    Args:
+        record: index of the record among those read, from 0.
+    """
+
+    def __init__(self, problem: str, *, record: int, where: str) -> None:
+        super().__init__(f"I/O {record + 1}: {problem}", where=where)
+        self.record = record
+        self.of_record = problem
+
+
 def trace_of(
     t_s: Floats,
     volume: Sequence[str] | Ints,
@@ -105,6 +118,7 @@ def trace_of(
     *,
     where: str,
     notes: Sequence[str] = (),
+    records: Ints | None = None,
 ) -> BlockTrace:
     """Trace of columns in any order of time.
 
@@ -117,21 +131,24 @@ def trace_of(
         thread: (n,) number of each thread; None where the trace tells none.
         where: source to name in errors, such as a file's path.
         notes: facts to hand on to the user.
+        records: (n,) index of each I/O among the records that were read; None where all are I/Os.
 
     Raises:
-        InputError: no I/O with bytes, an offset below 0 or too large, a time that is no number.
+        InputError: no I/O with bytes.
+        RecordError: an offset below 0 or too large, a time that is no number; names the record.
     """
     names, codes = _numbered(volume)
     told = list(notes)
+    read_as = np.arange(len(t_s)) if records is None else records
     if len(t_s) and not np.isfinite(t_s).all():
-        raise InputError(f"I/O {int(np.argmin(np.isfinite(t_s))) + 1}: its time is no number", where=where)
+        at = int(read_as[np.argmin(np.isfinite(t_s))])
+        raise RecordError("its time is no number", record=at, where=where)
     for name, values, most in (("offset", start, MAX_OFFSET), ("size", size, MAX_IO_BYTES)):
         wrong = (values < 0) | (values > most)
         if wrong.any():
             at = int(np.argmax(wrong))
-            raise InputError(
-                f"I/O {at + 1}: the {name} is {int(values[at])}; from 0 to {most} bytes is right", where=where
-            )
+            problem = f"the {name} is {int(values[at])}; from 0 to {most} bytes is right"
+            raise RecordError(problem, record=int(read_as[at]), where=where)
     kept = size > 0
     if not kept.all():
         told.append(f"{int((~kept).sum())} I/Os of 0 bytes were left out")

@@ -17,7 +17,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.storage.trace.block_trace import MAX_OFFSET, SECTOR, BlockTrace, trace_of
+from kwiken.storage.trace.block_trace import MAX_OFFSET, SECTOR, BlockTrace, RecordError, trace_of
 
 MAX_RECORDS: Final = 50_000_000
 SAMPLE_LINES: Final = 20  # of the beginning, by which the format is told
@@ -122,6 +122,7 @@ def _vscsi(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         np.isin(commands, READ_COMMANDS)[kept],
         where=where,
         notes=told,
+        records=np.flatnonzero(kept),
     )
 
 
@@ -148,6 +149,7 @@ def _blkparse(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         _ints(np.array(process)[kept].tolist()),
         where=where,
         notes=told,
+        records=np.flatnonzero(kept),
     )
 
 
@@ -164,6 +166,7 @@ def _iolog3(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         np.array(kind)[kept] == "read",
         where=where,
         notes=notes,
+        records=np.flatnonzero(kept),
     )
 
 
@@ -185,6 +188,7 @@ def _iolog2(columns: Columns, where: str, notes: Sequence[str]) -> BlockTrace:
         kinds[kept] == "read",
         where=where,
         notes=told,
+        records=np.flatnonzero(kept),
     )
 
 
@@ -290,7 +294,11 @@ def trace_from_text(text: str, *, where: str) -> BlockTrace:
         raise InputError(f"holds no record of the format {found.name}", where=where)
     columns: Columns = list(zip(*rows, strict=True))
     del rows
-    return found.build(columns, where, notes)
+    try:
+        return found.build(columns, where, notes)
+    except RecordError as error:
+        start = next(itertools.islice(found.line.finditer(text), error.record, None)).start()
+        raise InputError(error.of_record, where=f"{where}:{text.count(chr(10), 0, start) + 1}") from error
 
 
 def format_of(text: str, *, where: str) -> TraceFormat:
@@ -300,6 +308,8 @@ def format_of(text: str, *, where: str) -> TraceFormat:
         InputError: none has any; names the formats that are known.
     """
     head = text[:64_000].splitlines()[: SAMPLE_LINES + 1]
+    if head and head[0] == OWN_HEADER:
+        return FORMATS[0]
     if head and head[0].startswith("fio version "):
         for each in FORMATS:
             if each.skipped.match(head[0]):
@@ -322,5 +332,6 @@ def _check_lines(text: str, found: TraceFormat, where: str) -> list[str]:
             continue
         if cut and number == len(lines):
             return ["the last line is cut and was left out"]
-        raise InputError(f"is no record of the format {found.name}", where=f"{where}:{number}")
+        form = f", {OWN_HEADER} with R or W as op" if found is FORMATS[0] else ""
+        raise InputError(f"is no record of the format {found.name}{form}", where=f"{where}:{number}")
     return []

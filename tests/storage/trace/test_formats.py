@@ -41,7 +41,10 @@ def test_a_cut_last_line_is_left_out_and_told() -> None:
         ("fio version 3 iolog\n0 a read 8 8\n1 a write\n2 a close\n", "x:3: "),
         ("fio version 2 iolog\na read 8192\na wait 10\na write 8 8\n", "x:2: "),
         ("1000 0 8 0 1\n", "no I/O with bytes"),
-        ("1000 0 999999999999999999 8 1\n", "offset"),
+        ("1000 0 999999999999999999 8 1\n", "x:1: the offset is"),
+        ("# note\n1000 0 8 8 1\n\n1000 0 999999999999999999 8 1\n", "x:4: the offset is"),
+        ("fio version 3 iolog\n0 a add\n0 a read 8 8\n1 a write 8 99999999999\n", "x:4: the size is"),
+        ("t_s,volume,start,size,op,thread\n0,a,0,8,read,0\n", "x:2: is no record.* with R or W as op"),
     ],
 )
 def test_bad_traces_are_refused(text: str, reason: str) -> None:

@@ -13,7 +13,7 @@ LONG = 900
 
 def test_a_sector_beyond_64_bits_is_refused_and_does_not_wrap() -> None:
     text = "".join(f"{1000 * k} 0 {1 << 55} 8 1\n" for k in range(5))  # 2^64 bytes, which wrap to 0
-    with pytest.raises(InputError, match="I/O 1: the offset is"):
+    with pytest.raises(InputError, match="trace:1: the offset is"):
         trace_from_text(text, where="trace")
 
 
