@@ -70,3 +70,16 @@ def test_a_factor_scales_both_sides_of_the_interval() -> None:
     assert two.total_ms - two.low_ms == pytest.approx(2 * (one.total_ms - one.low_ms))
     assert math.isfinite(Predictor(runs, width=100).at(8).low_ms)
     assert Predictor(runs, width=100).at(8).low_ms >= 0
+
+
+def test_intervals_hold_runs_far_from_the_known_size() -> None:
+    """Queries of a seed by which no width was set, from runs on 10 executors, on 60 and 100."""
+    held = []
+    for seed in range(5_700, 5_712):
+        predictor = Predictor([ran(10, seed)])
+        for executors in (60, 100):
+            found = predictor.at(executors)
+            held.append(found.low_ms <= ran(executors, seed).took_ms <= found.high_ms)
+    assert sum(held) >= 0.8 * len(held)
+    near, far = (Predictor([ran(10, 5_700)]).at(n) for n in (40, 41))
+    assert (far.high_ms - far.low_ms) / far.total_ms > (near.high_ms - near.low_ms) / near.total_ms

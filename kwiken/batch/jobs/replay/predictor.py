@@ -37,12 +37,14 @@ GROWN_NOISE: Final = 0.045  # where the growth is known from two sizes
 NOISE_BETWEEN: Final = 0.03  # more for each doubling between known sizes
 NOISE_BELOW, NOISE_ABOVE = 0.08, 0.14  # more for each multiple beyond the known sizes, below and above
 # Shares of all these widths that nine of ten trial queries need, by split conformal prediction over 120
-# queries of seed 903: from runs of one size, at that size and at half, twice and four times as many
-# executors; from two sizes, at the smaller, the larger, between and beyond. The benchmark `batch` prints
-# what is needed.
+# queries of seed 903: from runs of one size, at that size, at half, twice and four times as many executors,
+# and farther, at six and ten times, where queries of seed 904 from runs on 4 executors need most; from two
+# sizes, at the smaller, the larger, between and beyond. The benchmark `batch` prints what is needed.
+FAR: Final = 4.0  # ratio to the known size from which on a number of executors is far
 NEEDED: Final = {
     ("one", "equal"): 1.12,
     ("one", "other"): 0.82,
+    ("one", "far"): 0.92,
     ("two", "smallest"): 1.12,
     ("two", "equal"): 1.76,
     ("two", "between"): 1.03,
@@ -194,7 +196,8 @@ class Predictor:
     def _case(self, executors: int) -> tuple[str, str]:
         """Case of `NEEDED`: whether one size is known or more, and where a number of executors lies."""
         if self.growth is None:
-            return "one", "equal" if executors in self.sizes else "other"
+            ratio = executors / self.sizes[0]
+            return "one", "equal" if ratio == 1 else "far" if not 1 / FAR <= ratio <= FAR else "other"
         if executors in self.sizes:
             return "two", "smallest" if executors == self.sizes[0] else "equal"
         return "two", "between" if self.sizes[0] < executors < self.sizes[-1] else "beyond"
