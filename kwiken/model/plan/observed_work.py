@@ -97,6 +97,11 @@ class ObservedWork:
         self.answered_ms += ms
         self._requests.ms += ms
 
+    def add_rest(self, ms: float) -> None:
+        """Count the work after the first item of an attempt that won, milliseconds."""
+        self.answered_ms += ms
+        self._requests.ms += ms
+
     def request_answered(self) -> None:
         """Count a request whose calls were counted."""
         self._requests.learn(0.0)

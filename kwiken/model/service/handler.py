@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from kwiken.base.errors import DefinitionError
 from kwiken.model.service.stage import Handler, Partial, Stage
 
 _PASSED = frozenset({"shard", "threads"})
+_STREAMS = frozenset({AsyncIterator, AsyncIterable, AsyncGenerator})
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -23,7 +24,7 @@ class Signature:
 
     Attributes:
         inputs: type of each parent's answer; for a source, the type of the request.
-        output: type of the answer of one call (of one shard, at a fan-out).
+        output: type of the answer of one call (of one shard, at a fan-out; of one item, where it streams).
         takes_shard: whether the handler has a keyword `shard`.
         takes_threads: whether the handler has a keyword `threads`.
     """
@@ -54,10 +55,27 @@ def signature_of(stage: Stage) -> Signature:
     inputs = tuple(hints.get(p.name, Any) for p in positional[: max(1, len(stage.after))])
     return Signature(
         inputs=inputs,
-        output=hints.get("return", Any),
+        output=_streamed_type(stage, hints) if stage.streams else hints.get("return", Any),
         takes_shard="shard" in parameters,
         takes_threads=stage.threads > 1,
     )
+
+
+def _streamed_type(stage: Stage, hints: Mapping[str, Any]) -> Any:
+    """Type of the items of a stage that streams.
+
+    Raises:
+        DefinitionError: when the answer is not annotated as an iterator of items.
+    """
+    hint = hints.get("return", Any)
+    if hint is Any:
+        return Any
+    if typing.get_origin(hint) not in _STREAMS or not typing.get_args(hint):
+        raise DefinitionError(
+            f"its handler yields items: annotate its answer as AsyncIterator[T], not {type_name(hint)}",
+            stage=stage.name,
+        )
+    return typing.get_args(hint)[0]
 
 
 def item_type(hint: Any) -> Any:
@@ -102,8 +120,9 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
     def refuse(message: str) -> typing.NoReturn:
         raise DefinitionError(f"its handler {message}", stage=stage.name)
 
-    if not inspect.iscoroutinefunction(stage.handler):
-        refuse("must be a coroutine function (async def)")
+    if (problem := _kind_problem(stage)) is not None:
+        refuse(problem)
+    assert stage.handler is not None
     parameters = inspect.signature(stage.handler).parameters
     for word, needed, without in (
         ("shard", stage.fanout > 1, "no fanout"),
@@ -123,6 +142,18 @@ def check_handler(stage: Stage, stages: Mapping[str, Stage]) -> None:
         wanted = ", ".join(stage.after) or "the request"
         refuse(f"takes {len(positional)} positional parameters, not {count} ({wanted})")
     _check_merge(stage, [p.name for p in positional], stages)
+
+
+def _kind_problem(stage: Stage) -> str | None:
+    """What is wrong with the kind of a handler; None for a coroutine function, or a generator of items."""
+    if stage.streams:
+        _streamed_type(stage, _hints(stage))
+        return None
+    if not inspect.iscoroutinefunction(stage.handler):
+        return "must be a coroutine function (async def)"
+    if "AsyncIterator" in str(getattr(_function(stage.handler), "__annotations__", {}).get("return")):
+        return "is annotated to stream, and yields nothing; `yield` each item, or return one answer"
+    return None
 
 
 def _check_merge(stage: Stage, parameters: Sequence[str], stages: Mapping[str, Stage]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ from kwiken.model.service.template import missing_field
 
 __all__ = ["Partial", "Reissue", "Service", "Stage"]
 
-H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
+H = TypeVar("H", bound=Handler)
 MAX_STAGES: Final = 1000
 MAX_DEPTH: Final = 16  # levels of nested containers that are compared; recursive types have no end
 
@@ -185,7 +185,7 @@ class Service:
         name: str | None = None,
         **settings: Any,
     ) -> Callable[[H], H]:
-        """Decorator that declares a coroutine function the handler of a new stage.
+        """Decorator that declares a coroutine function, or an asynchronous generator, a new stage's handler.
 
         Args:
             after: parents of the stage, by name or handler, in the order of the handler's parameters.
@@ -239,6 +239,10 @@ class Service:
         for parent in stage.after:
             if parent not in self._stages:
                 raise DefinitionError(_unknown_parent(parent, self._stages), stage=stage.name)
+            if self._stages[parent].streams:
+                raise DefinitionError(
+                    f"only the last stage may stream yet, and {stage.name!r} comes after it", stage=parent
+                )
         if stage.handler is not None:
             check_handler(stage, self._stages)
             self._by_handler.setdefault(stage.handler, []).append(stage.name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 
@@ -15,7 +16,7 @@ from kwiken.model.service.remote import GrpcCall, HttpCall, Remote, input_names,
 
 T = TypeVar("T")
 
-Handler = Callable[..., Awaitable[Any]]
+Handler = Callable[..., Awaitable[Any] | AsyncIterator[Any]]
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
 MAX_FANOUT: Final = 10_000
 MAX_REPLICAS: Final = 10_000
@@ -115,8 +116,9 @@ class Stage:
         after: names of the parents, whose answers the stage takes, in the order of its handler's parameters.
         handler: coroutine function that takes the parents' answers (a source takes the request), the keyword
             `shard` where `fanout` is above 1, and the keyword `threads` where `threads` is above 1. None in a
-            definition read from a file. Of a stage with `remote` only the annotations count: they are the
-            types of its input and answer, and the function is never called.
+            definition read from a file. An asynchronous generator, `async def ... -> AsyncIterator[T]` with
+            `yield`, streams: each item goes to the client as it comes. Of a stage with `remote` only the
+            annotations count: they are the types of its input and answer, and the function is never called.
         remote: call of a foreign service that serves the stage, as `HttpCall` or `GrpcCall`; a text `http://`
             or `grpc://` stands for either with its defaults. None for a stage that kwiken's replicas serve.
         fanout: number of shards, 1 to `MAX_FANOUT`; a request makes one call to each.
@@ -126,7 +128,8 @@ class Stage:
         utility: function from a partial answer to its worth, 0 to 1; None for the share of shards present.
         utility_weight: weight of the stage in the utility of the whole answer, relative to other stages,
             above 0.
-        timeout_ms: maximum latency of the stage, milliseconds, above 0 and at most `MAX_MS`.
+        timeout_ms: maximum latency of the stage, milliseconds, above 0 and at most `MAX_MS`; of a stage that
+            streams, longest wait for its next item, the first included.
         attempt_timeout_ms: maximum latency of one attempt, milliseconds, above 0 and below `timeout_ms`:
             then it has failed, and its call is sent once more. None for no limit of its own.
         accept: function that says whether an answer, of one shard in a fan-out, is acceptable. Another one
@@ -183,10 +186,16 @@ class Stage:
             _attempt_problems(self),
             _partial_problems(self),
             _remote_problems(self),
+            _stream_problems(self),
         )
         problem = next(problems, None)
         if problem is not None:
             raise DefinitionError(problem, stage=self.name)
+
+    @property
+    def streams(self) -> bool:
+        """Whether its answer is a stream of items: its handler is an asynchronous generator."""
+        return inspect.isasyncgenfunction(self.handler)
 
     @property
     def remote_call(self) -> Remote | None:
@@ -275,6 +284,17 @@ def _remote_call(stage: Stage) -> Remote:
         return msgspec.convert(msgspec.to_builtins(given), type(given))
     except (msgspec.ValidationError, TypeError) as error:
         raise DefinitionError(f"remote: {error}", stage=stage.name) from error
+
+
+def _stream_problems(stage: Stage) -> Iterator[str]:
+    if not stage.streams:
+        return
+    if stage.fanout > 1:
+        yield "streams, and a fan-out cannot stream yet; use fanout=1"
+    if stage.accept is not None:
+        yield "streams, and the items of a stream cannot be refused yet; leave `accept` out"
+    if stage.remote is not None:
+        yield "is served by a foreign service, whose answers cannot stream yet; return one answer"
 
 
 def _remote_problems(stage: Stage) -> Iterator[str]:

@@ -31,7 +31,7 @@ from kwiken.runtime.decisions.stage_state import StageState
 from kwiken.runtime.decisions.trace_sampling import TraceSampler
 from kwiken.runtime.engine.counts import Arms, Counts, outcome_of
 from kwiken.runtime.engine.dag_run import run_dag
-from kwiken.runtime.engine.hedged_call.context import Request, Shared
+from kwiken.runtime.engine.hedged_call.context import Deliver, Request, Shared
 from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.engine.metrics import families
 from kwiken.runtime.engine.recorder import record_of
@@ -295,6 +295,7 @@ class Executor:
         kind: str = OTHER,
         entry: Entrance | None = None,
         held: Held | None = None,
+        deliver: Deliver | None = None,
     ) -> Answer:
         """Run one request.
 
@@ -307,6 +308,8 @@ class Executor:
             kind: kind of the request, by which it waits where there are lines.
             entry: door that it came in by, for its spans; None for a request from within the process.
             held: counter of the bytes that are held for it; None for none.
+            deliver: takes the items of a last stage that streams as they come, and returns when there is room
+                for more; None to get the list of them as the answer.
 
         Raises:
             OverloadError: turned away before any work was done.
@@ -324,7 +327,7 @@ class Executor:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
         recording = note or self._observer is not None or self._watcher is not None
         context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
-        context.held = held
+        context.held, context.deliver = held, deliver
         ticket = await self._turn(kind, now, allowed, priority) if self._gate is not None else None
         counts.requests += 1
         error: BaseException | None = None
@@ -343,22 +346,26 @@ class Executor:
             end = self._now()
             if ticket is not None and self._gate is not None:
                 self._gate.leave(ticket, served=error is None)
+            took = ((error is None and context.first_item) or end) - now  # a plan cuts no more of a stream
             if isinstance(error, UnavailableError) and error.full:
                 shared.admission.leave_full(priority)
             else:
-                shared.admission.leave(end, took=end - now, allowed=allowed)
+                shared.admission.leave(end, took=took, allowed=allowed)
             latencies = counts.latencies[outcome_of(error)]
-            latencies.add(end - now)
-            self._arms.note(context.program, end - now, control=context.control, answered=error is None)
+            latencies.add(took)
+            self._arms.note(context.program, took, control=context.control, answered=error is None)
             if context.visits is not None:
                 record = self._record(context, parent, end, error, latencies, entry, wanted=note)
             del error  # its traceback holds this frame: a cycle that only the garbage collector would free
         shared.ledger.observed.request_answered()
         if context.program.weight:
             shared.ledger.utility.earn(REQUEST, end)
-        if not context.partial:
-            return Answer(value, record=record)
+        return Answer(value, record=record) if not context.partial else self._partial(context, value, record)
+
+    def _partial(self, context: Request, value: Any, record: RequestRecord | None) -> Answer:
+        """Answer that lacks a part."""
         utility = max(0.0, 1.0 - context.lost_weight / context.program.weight)
+        counts = self._counts
         counts.partial += 1
         counts.lose(
             1.0 - utility, context.failed_weight / context.lost_weight if context.lost_weight else 0.0
@@ -442,7 +449,7 @@ class Executor:
         sampler, sample = self._shared.sampler, None
         kept = self._observer is not None
         if sampler is not None and request.sampling is not None:
-            took = ended - request.started
+            took = (request.first_item or ended) - request.started
             decision = sampler.end(request.sampling, took, failed=error is not None, partial=request.partial)
             kept = decision is not None
             if decision is not None:
@@ -462,7 +469,12 @@ class Executor:
         self._report(record, kept=kept)
         if kept:
             latencies.trace(
-                TracedLatency(ended - request.started, record.end_ns, record.trace_id, record.span_id)
+                TracedLatency(
+                    (request.first_item or ended) - request.started,
+                    record.end_ns,
+                    record.trace_id,
+                    record.span_id,
+                )
             )
         return record
 

@@ -15,6 +15,7 @@ from kwiken.otel.write.records import Entrance
 from kwiken.runtime.base.errors import OverloadError, StoppingError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine.executor import Answer, Executor
+from kwiken.runtime.engine.hedged_call.context import Deliver
 from kwiken.runtime.gateway.responses import OK, RETRY_SOON_S, UNAVAILABLE, status_of
 from kwiken.runtime.wire.http_server.byte_budget import (
     GATEWAY_SHARE,
@@ -121,6 +122,7 @@ class FrontDoor:
         timing: bool,
         headers: Mapping[str, str],
         entry: Entrance | None = None,
+        deliver: Deliver | None = None,
     ) -> Answer:
         """Answer one request; call `turn_away` before its body is read.
 
@@ -131,6 +133,7 @@ class FrontDoor:
             timing: whether to record where the time goes.
             headers: headers or metadata of the request, by their names in small letters.
             entry: server that the request came to, for its spans; None for none.
+            deliver: takes the items of a service that streams as they come; None to answer with their list.
 
         Raises:
             OverloadError: the request was turned away.
@@ -149,6 +152,7 @@ class FrontDoor:
                 kind=self._kinds.of(request, headers) if self._kinds is not None else OTHER,
                 entry=entry,
                 held=held,
+                deliver=deliver,
             )
         except Exception as error:
             status = status_of(error)

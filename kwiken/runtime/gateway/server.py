@@ -23,6 +23,7 @@ from kwiken.runtime.gateway.control.exchange import EXCHANGE_PATH, Exchange
 from kwiken.runtime.gateway.control.metrics import GatewayMetrics
 from kwiken.runtime.gateway.control.siblings import GATEWAY_NAME, INSTANCE, is_alone
 from kwiken.runtime.gateway.front_door import FrontDoor
+from kwiken.runtime.gateway.item_response import ItemResponse
 from kwiken.runtime.gateway.live_page.allowed_origins import AllowedOrigins
 from kwiken.runtime.gateway.live_page.page import LivePage
 from kwiken.runtime.gateway.observation.loop_lag import ITERATIONS_TO_START, loop_iterations_of
@@ -34,6 +35,7 @@ from kwiken.runtime.gateway.responses import (
     failure,
     failure_of,
     json_response,
+    judge,
     status_sent,
 )
 from kwiken.runtime.gateway.settings import GatewaySettings
@@ -85,6 +87,7 @@ class Gateway:
         gateways: Sequence[str] = (),
     ) -> None:
         self._service = service
+        self._streams = service[service.sink].streams
         self._settings = settings
         self.tls = settings.certificates
         budget = ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None
@@ -98,6 +101,7 @@ class Gateway:
             budget=self.door.budget,
             most=max_connections(doors=settings.doors),
             tls=settings.certificates,
+            streams=self._streams,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         self.control = Control(
@@ -267,16 +271,27 @@ class Gateway:
         except OverloadError as error:
             self.door.note_unread(error, priority=priority, parent=parent)
             raise
-        answer = await self.door.answer(
-            body,
-            deadline_ms=deadline_ms,
-            priority=priority,
-            parent=parent,
-            timing=timing,
-            headers=headers,
-            entry=self._entry,
-        )
-        return answer_of(answer, timing=timing)
+        items = ItemResponse(request) if self._streams else None
+        try:
+            answer = await self.door.answer(
+                body,
+                deadline_ms=deadline_ms,
+                priority=priority,
+                parent=parent,
+                timing=timing,
+                headers=headers,
+                entry=self._entry,
+                deliver=None if items is None else items.deliver,
+            )
+        except Exception as error:
+            if items is None or not items.has_begun:
+                raise
+            await items.fail(judge(error).reason)
+            return items.response
+        if items is None:
+            return answer_of(answer, timing=timing)
+        await items.end(answer, timing=timing)
+        return items.response
 
     async def _livez(self, request: web.BaseRequest) -> web.Response:
         del request

@@ -12,6 +12,7 @@ from typing import Final
 from kwiken.base.errors import InputError
 from kwiken.model.service.service import Service
 from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
+from kwiken.runtime.replica.sent_items import SentItems
 from kwiken.runtime.replica.stage_calls import (
     DEFAULT_SETTINGS,
     NOT_TAKEN,
@@ -25,7 +26,7 @@ from kwiken.runtime.replica.stage_calls import (
 from kwiken.runtime.replica.stage_runner import CpuMeter
 from kwiken.runtime.wire.frames.messages import MARK, AnswerFrame, CallFrame, EndedFrame
 from kwiken.runtime.wire.frames.protocol import OversizeItem
-from kwiken.runtime.wire.frames.server import FrameServerLink
+from kwiken.runtime.wire.frames.server import CallEnd, FrameServerLink
 from kwiken.runtime.wire.http_server.http1_server import (
     TEXT,
     CallServer,
@@ -129,6 +130,7 @@ class ReplicaServer:
         tls: Certificates | None = None,
     ) -> None:
         self.calls = StageCalls(service, stage, max_inflight=max_inflight, observer=observer)
+        self._streams = self.calls.stage.streams
         self._max_body = max_body
         link = partial(FrameServerLink, max_body=max_body, handler=self._framed, refuse=self._refusal)
         self._server = CallServer(
@@ -193,24 +195,29 @@ class ReplicaServer:
         return Response(200, b"ok", TEXT)
 
     async def _call(self, request: HttpRequest) -> Response:
+        if self._streams:
+            refusal = InputError("a stage that streams answers to gateways, not over HTTP", where="call")
+            return self._response(self.calls.invalid(refusal))
         try:
             call = _received(request)
         except InputError as error:
             return self._response(self.calls.invalid(error))
         return self._response(await self.calls.serve(call))
 
-    async def _framed(self, frame: CallFrame, came: float) -> AnswerFrame | EndedFrame:
+    async def _framed(self, frame: CallFrame, came: float, link: FrameServerLink) -> CallEnd:
         settings = DEFAULT_SETTINGS
         if frame.shard or frame.priority or frame.attempt or frame.threads != 1:
             settings = CallSettings(frame.shard, frame.priority, frame.threads, frame.attempt)
         remaining_s = min(max(0.0, frame.remaining_ms), wire.MAX_DEADLINE_MS) / 1e3
         call = ReceivedCall(frame.data, came, came + remaining_s, frame.stage, settings, frame.traceparent)
         meter = CpuMeter()
+        items = SentItems(self.calls, link, frame.id, meter) if self._streams else None
         try:
-            ended = await self.calls.serve(call, meter)
+            ended = await self.calls.serve(call, meter, items)
         except asyncio.CancelledError:
             return EndedFrame(frame.id, meter.ms)
-        return self._frame_of(frame.id, ended)
+        answer = self._frame_of(frame.id, ended)
+        return answer if items is None else items.end(answer)
 
     def _frame_of(self, number: int, ended: EndedCall) -> AnswerFrame:
         ending = ended.ending

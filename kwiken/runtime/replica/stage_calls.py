@@ -21,7 +21,14 @@ from kwiken.otel.write.records import ExceptionRecord
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.decisions.latency_histogram import LatencyHistogram
 from kwiken.runtime.replica.priority_queue import CallQueue, DisplacedError
-from kwiken.runtime.replica.stage_runner import CallOverhead, CpuMeter, RanCall, StageRunner, metered
+from kwiken.runtime.replica.stage_runner import (
+    CallOverhead,
+    CpuMeter,
+    ItemSender,
+    RanCall,
+    StageRunner,
+    metered,
+)
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY
 from kwiken.runtime.wire.transport.handler_errors import setup_failed
@@ -221,18 +228,21 @@ class StageCalls:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)
 
-    async def serve(self, call: ReceivedCall, meter: CpuMeter | None = None) -> EndedCall:
+    async def serve(
+        self, call: ReceivedCall, meter: CpuMeter | None = None, items: ItemSender | None = None
+    ) -> EndedCall:
         """Serve one call: cancel it when its client disconnects.
 
         Args:
             meter: counts the call's processor time, also of one that is cancelled; None for one of its own.
+            items: sends the items of a stage that streams, whose latency is that of the first; else None.
         """
-        ended = await self._serve(call, meter or CpuMeter())
+        ended = await self._serve(call, meter or CpuMeter(), items)
         if ended.ending is not Ending.INVALID:  # counted already
-            self.latencies[ended.ending].add(time.monotonic() - call.came)
+            self.latencies[ended.ending].add(((items and items.first_at) or time.monotonic()) - call.came)
         return ended
 
-    async def _serve(self, call: ReceivedCall, meter: CpuMeter) -> EndedCall:
+    async def _serve(self, call: ReceivedCall, meter: CpuMeter, items: ItemSender | None) -> EndedCall:
         if call.stage and call.stage != self.stage.name:
             # The caller has an outdated address: the port belonged to another replica before.
             return self._refused(Ending.MISDIRECTED, f"this is a replica of stage {self.stage.name!r}")
@@ -248,7 +258,7 @@ class StageCalls:
             return self._refused(Ending.FULL, f"{self.inflight} calls are running or queued already")
         self.inflight += 1
         try:
-            return await self._admitted(call, meter)
+            return await self._admitted(call, meter, items)
         except DisplacedError:
             return self._refused(Ending.FULL, "a more urgent call took its place")
         finally:
@@ -274,7 +284,7 @@ class StageCalls:
     def _refused(self, ending: Ending, reason: str) -> EndedCall:
         return EndedCall(ending, reason.encode(), self.inflight)
 
-    async def _admitted(self, call: ReceivedCall, meter: CpuMeter) -> EndedCall:
+    async def _admitted(self, call: ReceivedCall, meter: CpuMeter, items: ItemSender | None) -> EndedCall:
         settings, traceparent = call.settings, call.traceparent or None
         # Read once: durations must not depend on a clock that is set while the call runs.
         start_ns, came_ns = time.time_ns(), time.monotonic_ns()
@@ -284,7 +294,12 @@ class StageCalls:
             late = self._runner.failure(DeadlineError("dropped past its deadline"))
             return EndedCall(Ending.LATE, late, self.inflight)
         shard, threads = settings.shard, settings.threads
-        run = self._runner.run(call.body, shard=shard, threads=threads, traceparent=traceparent)
+        runner = self._runner
+        run = (
+            runner.run(call.body, shard=shard, threads=threads, traceparent=traceparent)
+            if items is None
+            else runner.stream(call.body, items, shard=shard, threads=threads, traceparent=traceparent)
+        )
         ran: RanCall | None = None
         began_ns = time.monotonic_ns() - came_ns
         try:
@@ -293,7 +308,7 @@ class StageCalls:
             self.cpu_ns += meter.ns
             times_ns = start_ns, start_ns + began_ns, start_ns + time.monotonic_ns() - came_ns
             self._finish(traceparent, settings, times_ns, meter, ran)
-        self._note_latency((time.monotonic() - call.came) * 1e3)
+        self._note_latency((((items and items.first_at) or time.monotonic()) - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
         return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
 

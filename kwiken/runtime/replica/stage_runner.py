@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import logging
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -138,6 +139,19 @@ LOG = logging.getLogger("kwiken.replica")
 MAX_MESSAGE: Final = 500  # characters
 
 
+class ItemSender(Protocol):
+    """Sends the items of one call.
+
+    Attributes:
+        first_at: moment of the first item, seconds of `time.monotonic`; 0 before.
+    """
+
+    first_at: float
+
+    async def send(self, item: bytes) -> None:
+        """Send an item, and wait until there is room for the next."""
+
+
 class RanCall(msgspec.Struct, frozen=True):
     """Result of a call.
 
@@ -162,9 +176,10 @@ class StageRunner:
     def __init__(self, service: Service, stage: str, *, recorded: bool) -> None:
         self._name = service[stage].name
         self._codec = wire.Codec(service, stage)
-        handler = service[stage].handler
+        handler: Any = service[stage].handler
         assert handler is not None  # the codec has read its annotations
-        self._handler = handler
+        self._handler: Callable[..., Any] = handler  # a coroutine function; a generator where it streams
+        self._is_worded = self._codec.takes_shard or self._codec.takes_threads
         self._exceptions = ExceptionRecorder() if recorded else None
         self._encoder = msgspec.msgpack.Encoder()
 
@@ -180,26 +195,62 @@ class StageRunner:
         try:
             inputs = self._codec.inputs(body)
         except InputError as error:
-            parent = wire.parse_traceparent(traceparent)
-            trace_id = parent.trace_id if parent is not None else 0
-            LOG.warning("%s", error, extra=about(Event.ANSWER_UNFIT, trace_id=trace_id))
-            return self._failed(error, None)
+            return self._unfit(error, traceparent)
+        try:
+            words = self._words(shard, threads) if self._is_worded else {}
+            return RanCall(self._encoder.encode(await self._handler(*inputs, **words)))
+        except BaseException as error:  # reported to the caller
+            if not is_own(error):
+                raise
+            return self._raised(error, traceparent)
+
+    async def stream(
+        self, body: bytes, items: ItemSender, *, shard: int, threads: int, traceparent: str | None
+    ) -> RanCall:
+        """Run one call of a stage that streams: send each item as it comes; see `run`.
+
+        Args:
+            items: sends an item to the caller, and waits until there is room for the next.
+        """
+        try:
+            inputs = self._codec.inputs(body)
+        except InputError as error:
+            return self._unfit(error, traceparent)
+        try:
+            generator = self._handler(*inputs, **self._words(shard, threads))
+            async with contextlib.aclosing(generator):
+                async for item in generator:
+                    await items.send(self._encoder.encode(item))
+        except BaseException as error:  # reported to the caller
+            if not is_own(error):
+                raise
+            return self._raised(error, traceparent)
+        return RanCall(b"")
+
+    def _words(self, shard: int, threads: int) -> dict[str, int]:
+        """Keywords that the handler takes."""
         words = {}
         if self._codec.takes_shard:
             words["shard"] = shard
         if self._codec.takes_threads:
             words["threads"] = threads
-        try:
-            return RanCall(self._encoder.encode(await self._handler(*inputs, **words)))
-        except BaseException as error:  # reported to the caller
-            if not is_own(error):
-                raise
-            parent = wire.parse_traceparent(traceparent)
-            log_handler_error(LOG, self._name, parent.trace_id if parent is not None else 0, error)
-            record = None
-            if self._exceptions is not None and parent is not None and parent.sampled:
-                record = self._exceptions.record(error)
-            return self._failed(error, record)
+        return words
+
+    def _unfit(self, error: InputError, traceparent: str | None) -> RanCall:
+        """Result of a call whose inputs have other types."""
+        parent = wire.parse_traceparent(traceparent)
+        trace_id = parent.trace_id if parent is not None else 0
+        LOG.warning("%s", error, extra=about(Event.ANSWER_UNFIT, trace_id=trace_id))
+        return self._failed(error, None)
+
+    def _raised(self, error: BaseException, traceparent: str | None) -> RanCall:
+        """Result of a call whose handler raised."""
+        parent = wire.parse_traceparent(traceparent)
+        log_handler_error(LOG, self._name, parent.trace_id if parent is not None else 0, error)
+        record = None
+        if self._exceptions is not None and parent is not None and parent.sampled:
+            record = self._exceptions.record(error)
+        return self._failed(error, record)
 
     def _failed(self, error: BaseException, record: ExceptionRecord | None) -> RanCall:
         kind, message = kind_and_message(error)

@@ -104,8 +104,8 @@ def replica(loop: asyncio.AbstractEventLoop) -> PeerReader:
 
 
 def gateway(loop: asyncio.AbstractEventLoop) -> PeerReader:
-    async def serve(call: CallFrame, came: float) -> AnswerFrame:
-        del came
+    async def serve(call: CallFrame, came: float, link: FrameServerLink) -> AnswerFrame:
+        del came, link
         return AnswerFrame(call.id, True, 0, b"", 200, "", 0.0, 0, 0.0)
 
     return FrameServerLink(

@@ -29,8 +29,9 @@ from kwiken.runtime.decisions.stop_rule import WAIT
 from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
+from kwiken.runtime.engine.hedged_call.items import hand_on
 from kwiken.runtime.wire.transport import wire
-from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, Reply, Stream
+from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, ItemStream, Reply, Stream
 
 MIN_TRIAL_S = 0.02
 TRIAL_FACTOR = 4.0  # multiple of the usual latency that an ejected replica on trial has to answer
@@ -206,7 +207,7 @@ class HedgedCall(msgspec.Struct, eq=False):
             won = first if race.winner == 0 else next(each for each in more if each.number == race.winner)
             self.budget.observe(won, [first, *more])
             # The other attempts have ended by now, so they do not compete with the rest of a winning stream.
-            return await self._whole(self.value) if isinstance(self.value, Stream) else self.value
+            return await self._whole(self.value, won) if isinstance(self.value, Stream) else self.value
         finally:
             self._release()
 
@@ -449,10 +450,17 @@ class HedgedCall(msgspec.Struct, eq=False):
         finally:
             self.attempts.drop_unstarted()
 
-    async def _whole(self, stream: Stream) -> Any:
+    async def _whole(self, stream: Stream, won: Attempt) -> Any:
         """Wait for the rest of the winner's answer; the other attempts have ended."""
         try:
-            return await stream.rest()
+            if not isinstance(stream, ItemStream):
+                return await stream.rest()
+            try:
+                return await hand_on(self.site, stream, won)
+            finally:
+                await stream.close()
+                won.first_item, won.ended = won.ended, self.site.shared.now()
+                self.budget.observe_rest(won, stream.busy_ms)
         except Exception:
             self.site.stage.state.counts.failed += 1
             raise

@@ -163,6 +163,17 @@ class CallBudget(msgspec.Struct, eq=False):
         observed.copied(state.work.copied, extra_ms, self.copies)
         self._spend(observed.cost(extra_ms, request.program.observable) - self.charged)
 
+    def observe_rest(self, won: Attempt, whole_ms: float | None) -> None:
+        """Learn the work of a stream after its first item; no copy repeats that, so none is charged for it.
+
+        Args:
+            whole_ms: work of the whole call, milliseconds; None where unknown.
+        """
+        if whole_ms is not None and won.busy_ms is not None and whole_ms > won.busy_ms:
+            rest_ms, won.busy_ms = whole_ms - won.busy_ms, whole_ms
+            self.site.stage.state.counts.busy_ms += rest_ms
+            self.site.shared.ledger.observed.add_rest(rest_ms)
+
     def _worked(self, loser: Attempt, taken_ms: float, busy_ms: float) -> None:
         """Charge what a cancelled attempt worked longer than was charged; its replica may say anything."""
         observed = self.site.shared.ledger.observed

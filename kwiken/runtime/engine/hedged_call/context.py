@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,9 @@ from kwiken.runtime.wire.transport.base import Call, Held, Transport
 SPAN_ID_STEP: Final = 0x9E3779B97F4A7C15
 SPAN_ID_MASK: Final = (1 << 64) - 1
 MAX_ERROR_LENGTH: Final = 500  # characters
+
+
+Deliver = Callable[[list[Any]], Awaitable[None]]
 
 
 class Shared:
@@ -83,6 +86,9 @@ class Request(msgspec.Struct, eq=False):
             before; None for none.
         arm: accounts of its arm while a plan is tried; None for none.
         held: bytes that are held for it; None where nobody counts them.
+        deliver: takes the items of a stage that streams as they come, and returns when there is room for
+            more; None to collect them.
+        first_item: moment of the first item, seconds; 0 before, and where the last stage does not stream.
     """
 
     program: Program
@@ -107,6 +113,8 @@ class Request(msgspec.Struct, eq=False):
     lost: dict[str, set[ReplicaState]] | None = None
     arm: ArmAccounts | None = None
     held: Held | None = None
+    deliver: Deliver | None = None
+    first_item: float = 0.0
 
     def next_span_id(self) -> int:
         """Id of a further span, 64 bits: derived from that of the request's, which is random."""
@@ -169,7 +177,9 @@ class Attempt(msgspec.Struct, eq=False):
         ticket: ticket of the call at the replica's state.
         was_healthy: whether the replica was not ejected when it was sent.
         outcome: position of its outcome in `ATTEMPT_OUTCOMES`; None while it has none.
-        ended: moment at which it was answered or given up, seconds; 0 until then.
+        ended: moment at which it was answered or given up, seconds; 0 until then. The answer of a stage that
+            streams ends with its last item.
+        first_item: moment of its first item, seconds; 0 where the stage does not stream, or before.
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not stated.
         error: error message; None for no error.
         exception: exception of its handler, where the handler ran in this process; None for none.
@@ -196,6 +206,7 @@ class Attempt(msgspec.Struct, eq=False):
     shard: int = 0
     span_id: int = 0
     catch_up: bool = False
+    first_item: float = 0.0
 
     @property
     def open(self) -> bool:

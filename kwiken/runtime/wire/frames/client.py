@@ -17,9 +17,13 @@ from kwiken.runtime.wire.frames.messages import (
     ItemFrame,
 )
 from kwiken.runtime.wire.frames.protocol import AnswerBegins, ClientEnd, OversizeItem
+from kwiken.runtime.wire.frames.received_items import ReceivedItems
 from kwiken.runtime.wire.transport.base import Call
 
 MAX_UNSENT: Final = 64 << 20  # bytes that may wait for a replica that takes nothing
+
+
+Waiter = asyncio.Future[AnswerFrame | ReceivedItems]
 
 
 class NotConnectedError(Exception):
@@ -53,7 +57,8 @@ class FrameClientLink(FrameLink[ClientEnd]):
     ) -> None:
         super().__init__(loop, ClientEnd(max_body))
         self._now = now
-        self._calls: dict[int, tuple[asyncio.Future[AnswerFrame], Call]] = {}
+        self._calls: dict[int, tuple[Waiter, Call]] = {}
+        self._streams: dict[int, ReceivedItems] = {}  # answers of several items that have begun
         self.ready: asyncio.Future[str] = loop.create_future()
         self.leaving = False
         self.used_at = loop.time()
@@ -71,8 +76,10 @@ class FrameClientLink(FrameLink[ClientEnd]):
         """Time for which a replica with calls has sent nothing, seconds; `now` by the loop's clock."""
         return now - self.heard_at if self.end.open else 0.0
 
-    async def exchange(self, frame: CallFrame, body: bytes, call: Call) -> AnswerFrame:
+    async def exchange(self, frame: CallFrame, body: bytes, call: Call) -> AnswerFrame | ReceivedItems:
         """Send a call and wait for its answer; cancelling this cancels the call at the replica.
+
+        An answer of several items is returned when the first of them has come.
 
         Args:
             call: the call, whose moments are noted.
@@ -87,7 +94,7 @@ class FrameClientLink(FrameLink[ClientEnd]):
         end = self.end
         if not end.open:
             self.heard_at = self._loop.time()
-        waiter: asyncio.Future[AnswerFrame] = self._loop.create_future()
+        waiter: Waiter = self._loop.create_future()
         number = end.call(frame, body)
         self._calls[number] = waiter, call
         if not self._flushing:
@@ -96,12 +103,23 @@ class FrameClientLink(FrameLink[ClientEnd]):
         try:
             return await waiter
         except asyncio.CancelledError:
-            if number in self._calls:
-                end.cancel(number)
-                self.changed()
+            if number in self._calls or number in self._streams:
+                self.give_up(number)
             raise
         finally:
             del waiter  # the future holds its error, whose traceback holds this frame
+
+    def give_up(self, number: int) -> None:
+        """Cancel a call at the replica."""
+        self._streams.pop(number, None)
+        self.end.cancel(number)
+        self.changed()
+
+    def taken(self, number: int) -> None:
+        """Let further items of an answer come."""
+        self.end.taken(number)
+        if self.end.has_more:
+            self.changed()
 
     def parse(self, data: bytes, most: int) -> int:
         """Parse frames, and hand them on."""
@@ -118,12 +136,13 @@ class FrameClientLink(FrameLink[ClientEnd]):
         for frame in frames:
             if isinstance(frame, ByeFrame):
                 self.leaving = True
+            elif self._streams and frame.id in self._streams:
+                self._go_on(self._streams[frame.id], frame)
             elif isinstance(frame, AnswerBegins):
                 waiter, call = self._calls[frame.id]
                 call.first_byte = now
                 if not _has_room(call, frame.size, waiter):
-                    self.end.cancel(frame.id)
-                    self.changed()
+                    self.give_up(frame.id)
             else:
                 self._end_call(frame, now)
         self.used_at = self.heard_at
@@ -131,31 +150,59 @@ class FrameClientLink(FrameLink[ClientEnd]):
             self.close()
 
     def _end_call(self, frame: AnswerFrame | ItemFrame | EndedFrame | OversizeItem, now: float) -> None:
-        """End a call. There are five cases.
+        """End the wait for an answer. There are four cases.
 
-        1. Its answer came whole.
+        1. It came whole, or the first of its items did.
         2. It was given up, and the replica says what work it had done; or the answer had been on its way.
         3. The answer is too long.
-        4. The replica ended it by itself.
-        5. Its answer has several items, for which no stage asks in this version.
+        4. The replica ended the call by itself.
         """
         waiter, call = self._calls.pop(frame.id, (None, None))
         if waiter is None or call is None:
             return
-        if type(frame) is AnswerFrame and frame.last:
+        if type(frame) is AnswerFrame:
             if not waiter.done() and (call.first_byte or _has_room(call, len(frame.data), waiter)):
                 call.first_byte = call.first_byte or now
-                waiter.set_result(frame)
+                if frame.last:
+                    waiter.set_result(frame)
+                else:
+                    stream = self._streams[frame.id] = ReceivedItems(self, call, frame)
+                    waiter.set_result(stream)
+            elif not frame.last:
+                self.give_up(frame.id)
         elif waiter.done():
             if isinstance(frame, EndedFrame) and call.note_work is not None:
                 call.note_work(frame.busy_ms)
         elif isinstance(frame, OversizeItem):
             waiter.set_exception(LongAnswerError(f"the answer is {frame.size} bytes long"))
-        elif isinstance(frame, EndedFrame):
-            waiter.set_exception(BrokenConnectionError("the replica ended the call"))
         else:
-            waiter.set_exception(BrokenConnectionError("an answer of several items"))
-            self.broken("an answer of several items, for which no stage asks in this version")
+            waiter.set_exception(BrokenConnectionError("the replica ended the call"))
+
+    def _go_on(
+        self, stream: ReceivedItems, frame: ItemFrame | AnswerBegins | EndedFrame | OversizeItem
+    ) -> None:
+        """Go on with an answer of several items. There are five cases.
+
+        1. An item.
+        2. What stands in the place of the last item.
+        3. The begin of a long item, whose bytes count from now on.
+        4. An item that is too long.
+        5. The replica ended the call by itself.
+        """
+        if isinstance(frame, ItemFrame):
+            if not frame.last:
+                stream.add(frame.data)
+                return
+            del self._streams[frame.id]
+            stream.end(frame.data)
+        elif isinstance(frame, AnswerBegins):
+            stream.begin(frame.size)
+        else:
+            del self._streams[frame.id]
+            reason = f"an item is {frame.size} bytes long" if isinstance(frame, OversizeItem) else ""
+            stream.fail(
+                LongAnswerError(reason) if reason else BrokenConnectionError("the replica ended the call")
+            )
 
     def close(self) -> None:
         """Close once everything that waits is sent."""
@@ -167,12 +214,15 @@ class FrameClientLink(FrameLink[ClientEnd]):
         if not self.ready.done():
             self.ready.set_result(reason)
         calls, self._calls = self._calls, {}
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.fail(BrokenConnectionError(reason))
         for waiter, _ in calls.values():
             if not waiter.done():
                 waiter.set_exception(BrokenConnectionError(reason))
 
 
-def _has_room(call: Call, size: int, waiter: asyncio.Future[AnswerFrame]) -> bool:
+def _has_room(call: Call, size: int, waiter: Waiter) -> bool:
     """Charge an answer to its request; ends the wait and returns False if there is no room for it."""
     if waiter.done():
         return True

@@ -28,6 +28,7 @@ class FrameLink(PeerReader, Generic[E]):
         super().__init__(loop)
         self.end = end
         self._flushing = False
+        self._blocked: dict[int, asyncio.Future[None]] = {}  # by call, who waits until its items are sent
         self.heard_at = loop.time()
         self.paused_at: float | None = None
 
@@ -84,8 +85,24 @@ class FrameLink(PeerReader, Generic[E]):
         data = self.end.take()
         if data:
             transport.write(data)
+        if self._blocked:
+            self._unblock()
         if self.paused_at is None and self.end.has_more:  # the next turn may bring short frames
             self.changed()
+
+    async def sent(self, number: int) -> None:
+        """Wait until no item of a call waits for credit any more."""
+        if self.end.is_blocked(number):
+            waiter = self._blocked[number] = self._loop.create_future()
+            try:
+                await waiter
+            finally:
+                del self._blocked[number]
+
+    def _unblock(self) -> None:
+        for number, waiter in self._blocked.items():
+            if not (waiter.done() or self.end.is_blocked(number)):
+                waiter.set_result(None)
 
     def broken(self, reason: str) -> None:
         """The peer broke the protocol: end the connection, with what there is to say."""

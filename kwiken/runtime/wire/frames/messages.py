@@ -3,7 +3,8 @@
 A connection begins with a line of each side: the client names the newest and the oldest version that it
 speaks, the server answers with the newest that both speak, or with a reason and the end of the connection.
 Frames follow. A call opens an id, and one answer or one end closes it. Either side sends one item or several;
-an item longer than `PIECE` continues in pieces, for which its receiver grants credit.
+an item longer than `PIECE` continues in pieces, for which its receiver grants credit. Of several items each
+uses `ITEM_COST` bytes of credit more than it has; they come back when the receiver's owner has taken it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ PIECE: Final = 32 << 10  # longest part of an item in one frame, bytes
 MIN_PIECE: Final = 1 << 10  # shortest part but the last, bytes: a frame costs the loop a microsecond
 MAX_FRAME: Final = PIECE + (4 << 10)  # bytes
 WINDOW: Final = 256 << 10  # bytes of a call that may be on their way in one direction
+ITEM_WINDOW: Final = 32 << 10  # the same of several items, those that their receiver has not taken included
+ITEM_COST: Final = 64  # bytes that an item among several counts beside its own: what Python keeps for it
 MAX_CALLS: Final = 4096  # open calls of one connection
 MAX_ID: Final = 1 << 62
 
@@ -61,6 +64,20 @@ class CallFrame(msgspec.Struct, array_like=True, tag=1, forbid_unknown_fields=Tr
     priority: int
     threads: int
     traceparent: str
+
+
+class StreamEnd(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """End of an answer of several items, encoded in the place of one more item.
+
+    Attributes:
+        busy_ms: processor time of the whole call, milliseconds.
+        kind: name of the error that ended it; empty for none.
+        message: message of that error.
+    """
+
+    busy_ms: float
+    kind: str = ""
+    message: str = ""
 
 
 class AnswerFrame(msgspec.Struct, array_like=True, tag=2, forbid_unknown_fields=True):

@@ -13,7 +13,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from kwiken.runtime.wire.frames.item_states import Opening, Receiving, Sending
 from kwiken.runtime.wire.frames.messages import (
+    ITEM_COST,
+    ITEM_WINDOW,
     MARK,
     MAX_CALLS,
     MAX_FRAME,
@@ -40,10 +43,9 @@ from kwiken.runtime.wire.frames.messages import (
     response,
 )
 
-Opening = CallFrame | AnswerFrame | ItemFrame
 TURN: Final = 64 << 10  # bytes of long items that leave in one turn, about
-GRANT: Final = WINDOW // 2  # received bytes of a call that are granted anew at once
-IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE  # frames that come for one call after its end, at most
+# Frames that come for one call after its end, at most.
+IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE + ITEM_WINDOW // ITEM_COST
 MAX_IGNORED: Final = 8 * IGNORED_PER_CALL
 UNCOUNTED: Final = 16 << 10  # bytes of an item that the budget does not count
 
@@ -80,49 +82,10 @@ class OversizeItem(msgspec.Struct):
 
 
 class AnswerBegins(msgspec.Struct):
-    """The first piece of a long answer has come; `size` is the length of all of it, bytes."""
+    """The first piece of a long item of an answer has come; `size` is the length of all of it, bytes."""
 
     id: int
     size: int
-
-
-class Sending(msgspec.Struct):
-    """Items of one call that wait to be sent.
-
-    Attributes:
-        items: items with the frames that begin them, in order; the first one may be begun.
-        sent: bytes of the first item that were sent.
-        credit: bytes of the call that may still be sent.
-        complete: whether the last item of the call is among them, or was sent.
-    """
-
-    items: deque[tuple[Opening, bytes]]
-    sent: int
-    credit: int
-    complete: bool
-
-    @property
-    def may_send(self) -> bool:
-        """Whether there is something to send, and credit for it."""
-        if not self.items:
-            return False
-        left = len(self.items[0][1]) - self.sent
-        return self.credit >= min(left, MIN_PIECE)
-
-
-class Receiving(msgspec.Struct):
-    """Item that arrives in pieces.
-
-    Attributes:
-        opening: frame that it began with; None between the items of a call.
-        missing: bytes that have not come yet.
-        credit: bytes of the call that the peer may still send.
-    """
-
-    opening: Opening | None
-    pieces: list[bytes]
-    missing: int
-    credit: int
 
 
 class FrameEnd:
@@ -247,7 +210,7 @@ class FrameEnd:
         elif frame.id not in self._receiving:
             self._ignore(frame.id)
         elif not self._holds(frame.id, frame.size):
-            self._receiving.pop(frame.id)
+            self._receiving.pop(frame.id, None)
             return OversizeItem(frame.id, frame.size, too_long=frame.size > self._max_body)
         elif self._begin(frame):
             whole = frame
@@ -278,15 +241,26 @@ class FrameEnd:
                 frame.data = item
                 self._put(frame)
                 return
-            sending = self._sending[number] = Sending(deque(), 0, WINDOW, complete=False)
-        sending.items.append((frame, item))
+            window, item_cost = (WINDOW, 0) if frame.last else (ITEM_WINDOW, ITEM_COST)
+            sending = self._sending[number] = Sending(deque(), 0, window, window, item_cost, complete=False)
         sending.complete = frame.last
+        cost = sending.item_cost + len(item)
+        if not sending.items and len(item) <= PIECE and cost <= sending.credit:  # most items of streams
+            frame.data = item
+            self._put(frame)
+            sending.credit -= cost
+            if frame.last:
+                del self._sending[number]
+            return
+        sending.items.append((frame, item))
         if len(sending.items) == 1 and sending.may_send:
             self._step(number, sending)
 
     def _step(self, number: int, sending: Sending) -> None:
         """Send one piece of a call, whose next turn comes after those of all others."""
         opening, item = sending.items[0]
+        if not sending.sent:
+            sending.credit -= sending.item_cost
         count = min(PIECE, sending.credit, len(item) - sending.sent)
         end = sending.sent + count
         if sending.sent:
@@ -317,7 +291,7 @@ class FrameEnd:
             self._ignore(frame.id)  # else its last piece was sent, or it ended
             return
         sending.credit += frame.count
-        if not 0 < frame.count <= WINDOW or sending.credit > WINDOW:
+        if not 0 < frame.count <= sending.window or sending.credit > sending.window:
             raise FrameError(f"a credit of {frame.count} bytes, more than was used")
         if sending.may_send:
             self._turns.setdefault(frame.id, sending)
@@ -343,13 +317,14 @@ class FrameEnd:
         if receiving is None:
             if frame.last and got == frame.size:
                 return True
-            receiving = self._receiving[frame.id] = Receiving(None, [], 0, WINDOW)
+            window, item_cost = (WINDOW, 0) if frame.last else (ITEM_WINDOW, ITEM_COST)
+            receiving = self._receiving[frame.id] = Receiving(None, [], 0, window, window, item_cost)
         elif receiving.opening is not None:
             raise FrameError("an item begins within another one")
         receiving.opening = frame
         receiving.pieces = [frame.data]
         receiving.missing = frame.size - got
-        self._charge(frame.id, receiving, got)
+        self._charge(frame.id, receiving, got + receiving.item_cost)
         return self._is_whole(frame.id, receiving)
 
     def _continue(self, frame: PieceFrame) -> Opening | None:
@@ -373,12 +348,29 @@ class FrameEnd:
         receiving.credit -= count
         if receiving.credit < 0:
             raise FrameError("bytes without credit")
-        opening = receiving.opening
-        assert opening is not None
-        used = WINDOW - receiving.credit
-        if (receiving.missing or not opening.last) and used >= GRANT:
-            receiving.credit = WINDOW
+        if receiving.missing:
+            self._grant(number, receiving)  # else a long item would never be whole
+        else:
+            receiving.untaken += count
+
+    def _grant(self, number: int, receiving: Receiving) -> None:
+        """Grant what was used anew, if that is half of the window; but for items that were not taken."""
+        used = receiving.window - receiving.credit - receiving.untaken
+        if used >= receiving.window // 2:
+            receiving.credit += used
             self._put(CreditFrame(number, used))
+
+    def taken(self, number: int) -> None:
+        """Note that the owner has taken all whole items of a call, so that further ones may come."""
+        receiving = self._receiving.get(number)
+        if receiving is not None:
+            receiving.untaken = 0
+            self._grant(number, receiving)
+
+    def is_blocked(self, number: int) -> bool:
+        """Whether items of a call wait for credit."""
+        sending = self._sending.get(number)
+        return sending is not None and bool(sending.items)
 
     def _is_whole(self, number: int, receiving: Receiving) -> bool:
         if receiving.missing:
@@ -433,8 +425,12 @@ class ServerEnd(FrameEnd):
             self._release(number)
         self._send(ItemFrame(number, last, len(item), b""), item)
 
+    def has_begun(self, number: int) -> bool:
+        """Whether items of a call's answer were sent, and others may follow."""
+        return number in self._sending and number in self._open
+
     def ended(self, number: int, busy_ms: float) -> None:
-        """Report the end of a cancelled call.
+        """Report the end of a call that was cancelled, or whose answer breaks off.
 
         Args:
             busy_ms: processor time that it had taken, milliseconds.
@@ -551,7 +547,10 @@ class ClientEnd(FrameEnd):
         if isinstance(frame, EndedFrame):
             return self._ended(frame)
         if not isinstance(frame, ByeFrame):
-            return super()._read(frame)
+            event = super()._read(frame)
+            receiving = self._receiving.get(frame.id) if event is None else None
+            begins = receiving is not None and receiving.opening is frame
+            return AnswerBegins(frame.id, frame.size) if begins else event
         if self._left:
             raise FrameError("a second farewell")
         self._left = True

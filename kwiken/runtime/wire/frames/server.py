@@ -17,8 +17,7 @@ LOG = logging.getLogger("kwiken.replica")
 IDLE_S: Final = 75.0  # longest time without a call; longer than gateways keep an idle connection
 STALL_S: Final = 30.0  # longest time that a peer may leave something unfinished, or unread
 
-CallHandler = Callable[[CallFrame, float], Awaitable[AnswerFrame | EndedFrame]]
-"""Serves a call that came at a moment, seconds of `time.monotonic`; an `EndedFrame` if it was cancelled."""
+CallEnd = AnswerFrame | ItemFrame | EndedFrame
 Refuser = Callable[[OversizeItem], AnswerFrame]
 
 
@@ -26,7 +25,9 @@ class FrameServerLink(FrameLink[ServerEnd]):
     """Connection of one gateway.
 
     Args:
-        handler: serves a call; its `AnswerFrame.data` is the whole item.
+        handler: serves a call that came at a moment, seconds of `time.monotonic`, over this connection. Its
+            `AnswerFrame.data` is the whole item; an `EndedFrame` if the call was cancelled, an `ItemFrame`
+            for the end of an answer of several items, which it has sent.
         refuse: answers a call that was not taken in.
         ended: called once, with this, when the connection is lost.
     """
@@ -37,7 +38,7 @@ class FrameServerLink(FrameLink[ServerEnd]):
         *,
         max_body: int,
         budget: Budget,
-        handler: CallHandler,
+        handler: Callable[[CallFrame, float, FrameServerLink], Awaitable[CallEnd]],
         refuse: Refuser,
         ended: Callable[[Any], None],
     ) -> None:
@@ -100,12 +101,32 @@ class FrameServerLink(FrameLink[ServerEnd]):
             self._cancelled.add(number)
             task.cancel()
 
+    async def send_item(self, item: bytes, number: int, opening: AnswerFrame | None) -> None:
+        """Send an item of an answer of several, and wait until the gateway has room for the next.
+
+        Args:
+            opening: frame that begins the answer with its first item; None for a further item.
+
+        Raises:
+            CancelledError: the gateway has given the call up.
+        """
+        if number in self._cancelled:
+            raise asyncio.CancelledError
+        if opening is not None:
+            self.end.answer(opening, item)
+        else:
+            self.end.item(number, item, last=False)
+        if not self._flushing:
+            self.changed()
+        if self.end.is_blocked(number):
+            await self.sent(number)
+
     async def _serve(self, call: CallFrame, came: float) -> None:
         number = call.id
         busy_ms = 0.0
-        answer: AnswerFrame | EndedFrame | None = None
+        answer: CallEnd | None = None
         try:
-            answer = await self._handler(call, came)
+            answer = await self._handler(call, came, self)
         except asyncio.CancelledError:
             if number not in self._cancelled:
                 raise
@@ -115,9 +136,11 @@ class FrameServerLink(FrameLink[ServerEnd]):
             del self._running[number]
             if isinstance(answer, EndedFrame):
                 busy_ms, answer = answer.busy_ms, None
-            if answer is not None:
+            if type(answer) is AnswerFrame:
                 self.end.answer(answer, answer.data)
-            elif number in self._cancelled:
+            elif answer is not None:
+                self.end.item(number, answer.data, last=True)
+            elif number in self._cancelled or self.end.has_begun(number):
                 self.end.ended(number, busy_ms)
             else:  # it failed, or cancelled its own task
                 self.end.answer(AnswerFrame(number, True, 0, b"", 500, "", busy_ms, 0, 0.0), b"")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Final, NoReturn, Self
 
@@ -20,6 +21,7 @@ from kwiken.runtime.wire.frames.client import (
     NotConnectedError,
 )
 from kwiken.runtime.wire.frames.messages import AnswerFrame, CallFrame
+from kwiken.runtime.wire.frames.received_items import ReceivedItems
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
@@ -129,6 +131,8 @@ class FrameTransport:
                     f"stage {call.stage!r}: replica {replica.id}: its connection is full", full=True
                 )
             answer = await link.exchange(frame, body, call)
+        if isinstance(answer, ReceivedItems):
+            return self._stream(answer, call, replica)
         call.status = answer.status
         if answer.status != OK:
             _raise(answer, call, replica, early=self._now() < call.deadline - MAX_EARLY_S)
@@ -136,7 +140,27 @@ class FrameTransport:
             load = checked_load(answer.busy_ms, answer.inflight, answer.latency_ms)
         except InputError as error:
             raise strange_answer(call.stage, replica, error) from error
+        if call.stage in self._bodies.streams:
+            return self._stream(ReceivedItems(link, call, answer), call, replica)
         return self._bodies.reply(call.stage, replica, load, answer.data)
+
+    def _stream(self, items: ReceivedItems, call: Call, replica: Replica) -> Reply:
+        """Reply with the first item of a stage that streams, or with the end of a stream without items."""
+        at, answer = f"stage {call.stage!r}: replica {replica.id}", items.answer
+        call.status = answer.status
+        try:
+            checked_load(answer.busy_ms, answer.inflight, answer.latency_ms)
+        except InputError as error:
+            items.cancel()
+            raise strange_answer(call.stage, replica, error) from error
+        if call.stage not in self._bodies.streams or answer.status != OK:
+            items.cancel()
+            raise LostError(f"{at}: an answer of several items, and the stage does not stream")
+        errors = partial(map_errors, call.stage, replica, self._max_body)
+        items.open(self._bodies.item_decoder(call.stage), errors, at)
+        if answer.last:
+            items.end(answer.data)
+        return Reply(items, answer.busy_ms, answer.inflight, answer.latency_ms)
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:
         """Probe by a new connection whether the replica's loop answers; see `Transport`.

@@ -173,6 +173,15 @@ class ClientConnection(web.RequestHandler):
         finally:
             self._held.add(-size)
 
+    def begin_stream(self) -> None:
+        """End what must not be sent within a response that takes its time."""
+        self._settle_check()
+        self._interim = False
+
+    def note_progress(self) -> None:
+        """Note that the client has read nearly all of what was sent; called as items are sent one by one."""
+        self._sending.restart(self.transport, time.monotonic())
+
     def _begin_check(self) -> None:
         if self._interim and self._check is None and self.transport is not None:
             self._check = DisconnectCheck(self.transport, asyncio.get_running_loop())
@@ -256,7 +265,7 @@ class GatewayWebServer(web.Server):
         max_body: longest request body, bytes.
         budget: budget of the bytes that are held for all clients together.
         keep_alive_s: seconds for which an idle connection stays open.
-        quick_path: path whose plain requests do without aiohttp; see `QuickDoor`.
+        quick_path: path whose plain requests do without aiohttp; see `QuickDoor`. None for no such path.
     """
 
     def __init__(
@@ -268,7 +277,7 @@ class GatewayWebServer(web.Server):
         max_body: int,
         budget: ByteBudget,
         keep_alive_s: float,
-        quick_path: str,
+        quick_path: str | None,
     ) -> None:
         self._events = asyncio.get_running_loop()
         super().__init__(

@@ -36,6 +36,7 @@ class Listener:
         sockets: listening sockets, used instead of host and port; empty to create new ones.
         budget: budget of the bytes that all requests together hold; None for a share of the memory.
         tls: certificates for connections over TLS; None for connections without.
+        streams: whether responses are streams, which aiohttp's server sends.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class Listener:
         sockets: Sequence[socket.socket] = (),
         budget: ByteBudget | None = None,
         tls: Certificates | None = None,
+        streams: bool = False,
     ) -> None:
         self._tls = tls
+        self._quick_path = None if streams else REQUEST_PATH
         self._handler = handler
         self._host = host
         self._port = port
@@ -88,7 +91,7 @@ class Listener:
             max_body=self._max_body,
             budget=self._budget,
             keep_alive_s=KEEP_ALIVE_S,
-            quick_path=REQUEST_PATH,
+            quick_path=self._quick_path,
         )
         self._acceptor = Acceptor(sockets, self._web.connect, tls=self._tls)
         self._port = self._acceptor.port

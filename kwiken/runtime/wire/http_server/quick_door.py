@@ -83,17 +83,17 @@ class QuickDoor:
     """Quick path of one server, for the connections that it has not left to aiohttp.
 
     Args:
-        path: the path whose requests are read here.
+        path: the path whose requests are read here; None to leave all connections to aiohttp.
         handler: answers a request; cancelled when the client disconnects.
         leave: creates the protocol that a connection is left to.
         budget: budget of the bytes that all requests together hold.
     """
 
     def __init__(
-        self, path: str, handler: Handler, leave: Callable[[], asyncio.Protocol], budget: ByteBudget
+        self, path: str | None, handler: Handler, leave: Callable[[], asyncio.Protocol], budget: ByteBudget
     ) -> None:
-        self.target = RawTarget(path)
-        self.first_line = f"POST {path} HTTP/1.1\r\n".encode()
+        self.target = RawTarget(path or "")
+        self.first_line = b"" if path is None else f"POST {path} HTTP/1.1\r\n".encode()
         self.handler = handler
         self.leave = leave
         self.budget = budget
@@ -101,7 +101,7 @@ class QuickDoor:
 
     def plain_request(self, data: bytes) -> QuickRequest | None:
         """Request that consists of exactly these bytes, if it is plain."""
-        if not data.startswith(self.first_line) or len(data) > UNCOUNTED_BYTES:
+        if not (self.first_line and data.startswith(self.first_line)) or len(data) > UNCOUNTED_BYTES:
             return None
         try:
             split = split_head(data)

@@ -24,6 +24,11 @@ class SendProgress:
         self._left = 0  # unsent bytes when progress was made last, and those that came to them
         self._since = 0.0
 
+    def restart(self, transport: asyncio.WriteTransport | None, now: float) -> None:
+        """Note that the client has read nearly all that was sent; `now` as of `is_stalled`."""
+        self._left = transport.get_write_buffer_size() if transport is not None else 0
+        self._since = now
+
     def is_stalled(self, transport: asyncio.WriteTransport | None, now: float) -> bool:
         """Whether the client takes too long; to be asked every few seconds.
 

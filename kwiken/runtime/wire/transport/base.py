@@ -121,6 +121,38 @@ class Stream:
         raise NotImplementedError
 
 
+class ItemStream(Stream):
+    """Answer of a stage that streams: the first item wins the race, and each is handed on as it comes.
+
+    Attributes:
+        busy_ms: working time of the whole call, milliseconds; known at its end, None where unknown.
+    """
+
+    busy_ms: float | None = None
+
+    async def pull(self) -> list[Any]:
+        """Wait for further items and take all that are there; none at the end.
+
+        The items of the last `pull` are done with by then: their bytes are released, and others may come.
+
+        Raises:
+            LostError, UnfitError, HandlerError: as of `rest`.
+            OverloadError: the budget of held bytes has no room for an item.
+        """
+        raise NotImplementedError
+
+    async def rest(self) -> list[Any]:
+        """Wait for the end, and return all items."""
+        items: list[Any] = []
+        while more := await self.pull():
+            items += more
+        return items
+
+    async def close(self) -> None:
+        """Cancel the call, if it has not ended, and wait for its end where it runs in this process."""
+        self.cancel()
+
+
 class Reply(msgspec.Struct):
     """Answer of a replica.
 

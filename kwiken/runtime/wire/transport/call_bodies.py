@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -56,10 +57,14 @@ class CallBodies:
         raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
             decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
             is always decoded, and so are those of stages whose `utility`, `worth` or `accept` inspects them.
+
+    Attributes:
+        streams: names of the stages that stream, whose answers have several items.
     """
 
     def __init__(self, service: Service, *, raw: bool) -> None:
         self._sources = frozenset(service.sources)
+        self.streams = frozenset(name for name, stage in service.stages.items() if stage.streams)
         self._codecs = {name: wire.Codec(service, name) for name in service.stages}
         self._passed_on = {
             name
@@ -106,6 +111,10 @@ class CallBodies:
             reason = str(error).removeprefix(f"{error.where}: ")
             raise UnfitError(f"stage {stage!r}: replica {replica.id}: {reason}") from error
         return Reply(value, load.busy_ms, load.inflight, load.latency_ms)
+
+    def item_decoder(self, stage: str) -> Callable[[bytes], Any]:
+        """Decoder of one item of a stage that streams; it raises `InputError` for another type."""
+        return self._codecs[stage].output
 
     def _read(self, stage: str, address: str, data: bytes) -> Any:
         """Decode an answer; an answer to pass on is only decoded when a check is due.

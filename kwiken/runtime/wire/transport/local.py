@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -14,6 +15,7 @@ from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import DeadlineError, HandlerError
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.handler_errors import is_own, kind_and_message, setup_failed
+from kwiken.runtime.wire.transport.local_items import LocalItems
 from kwiken.runtime.wire.transport.wire import Codec
 
 
@@ -26,6 +28,7 @@ class LocalStage(NamedTuple):
         codec: checks the types of its answers; None if the types cannot be encoded, so that only this
             transport can run the stage.
         unchecked: class whose instances need no check of their types; None for none.
+        streams: whether the handler is a generator of items, which `codec` and `unchecked` are for.
     """
 
     handler: Callable[..., Any]
@@ -33,6 +36,21 @@ class LocalStage(NamedTuple):
     threaded: bool
     codec: Codec | None
     unchecked: type | None
+    streams: bool = False
+
+    def begin(self, call: Call) -> AsyncGenerator[Any]:
+        """Generator of the items of a call, where the handler streams."""
+        words = {"threads": call.threads} if self.threaded else {}
+        generator: AsyncGenerator[Any] = self.handler(*call.args, **words)
+        return generator
+
+    def fit(self, item: Any) -> Any:
+        """Convert an item to its annotated type as a call over the wire would.
+
+        Raises:
+            TypeError: the item has another type.
+        """
+        return item if type(item) is self.unchecked or self.codec is None else self.codec.fit(item)
 
 
 class LocalTransport:
@@ -71,6 +89,7 @@ class LocalTransport:
                 threaded=stage.threads > 1,
                 codec=codec_of(service, name),
                 unchecked=_unchecked_class(service.signature(name).output),
+                streams=stage.streams,
             )
 
     async def setup(self) -> None:
@@ -104,7 +123,9 @@ class LocalTransport:
             raise DefinitionError(
                 "a foreign service serves it; put a ForeignTransport around this one", stage=call.stage
             )
-        handler, sharded, threaded, codec, unchecked = self._stages[call.stage]
+        handler, sharded, threaded, codec, unchecked, streams = self._stages[call.stage]
+        if streams:
+            return await self._stream(self._stages[call.stage], call)
         try:
             if threaded:
                 told = {"shard": call.shard} if sharded else {}
@@ -116,11 +137,21 @@ class LocalTransport:
         except BaseException as error:
             if not is_own(error):
                 raise
-            if self._report is not None:
-                self._report(call.stage, call.trace_id, error)
-            raise HandlerError(call.stage, *kind_and_message(error)) from error
+            raise self._failure(call, error) from error
         # Elapsed time does not measure the work of several threads.
         return Reply(value, (self._now() - started) * 1000 if call.threads == 1 else None)
+
+    async def _stream(self, stage: LocalStage, call: Call) -> Reply:
+        """Run a handler that streams to its first item."""
+        stream = LocalItems(stage.begin(call), stage.fit, partial(self._failure, call))
+        await stream.begin()
+        return Reply(stream, stream.busy_ms if call.threads == 1 else None)
+
+    def _failure(self, call: Call, error: BaseException) -> HandlerError:
+        """Report an error of a handler; returns the one to raise from it."""
+        if self._report is not None:
+            self._report(call.stage, call.trace_id, error)
+        return HandlerError(call.stage, *kind_and_message(error))
 
     def ask(self, replica: Replica, heard: Callable[[bool], None]) -> None:  # noqa: ARG002 - this process
         """Report the replica as alive: it is this process."""

@@ -71,7 +71,10 @@ class Pair:
         count = count or self.rng.choice((1, 3, 100, 5_000, 70_000, len(wire)))
         data = bytes(wire[:count])
         del wire[:count]
-        self.heard[to_server] += sink.receive(data)
+        heard = sink.receive(data)
+        for frame in heard:
+            sink.taken(frame.id)
+        self.heard[to_server] += heard
         return True
 
     def settle(self) -> None:
