@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.model.plan.plan import Plan
@@ -38,19 +38,28 @@ class ServiceClient:
         """Keep the record of one request."""
         self.requests.append(record)
 
-    async def ask(self, request: Any, *, deadline_ms: float | None = None, priority: int = 0) -> Answer:
+    async def ask(
+        self,
+        request: Any,
+        *,
+        deadline_ms: float | None = None,
+        priority: int = 0,
+        deliver: Callable[[list[Any]], Awaitable[None]] | None = None,
+    ) -> Answer:
         """Run one request: `value` is the answer of the last stage, `partial` says whether parts are missing.
 
         Args:
             deadline_ms: time allowed, milliseconds; None for the default of the limits.
             priority: 0 is normal, higher is more important; requests below 0 are turned away first.
+            deliver: takes the items of a last stage that streams as they come; None to have their list as the
+                answer.
 
         Raises:
             OverloadError: turned away before any work was done.
             DeadlineError: the time allowed was over.
             KwikenError: a stage that the answer needs has failed; the message names it.
         """
-        return await self._executor.run(request, deadline_ms=deadline_ms, priority=priority)
+        return await self._executor.run(request, deadline_ms=deadline_ms, priority=priority, deliver=deliver)
 
     def apply(self, plan: Plan | None) -> None:
         """Put a plan in force for new requests, or none.

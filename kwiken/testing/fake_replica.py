@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from kwiken.base.errors import DefinitionError, KwikenError
@@ -14,8 +15,18 @@ from kwiken.runtime.base.errors import HandlerError
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
 from kwiken.runtime.wire.transport.handler_errors import kind_and_message
 from kwiken.runtime.wire.transport.local import LocalTransport, codec_of
+from kwiken.runtime.wire.transport.local_items import LocalItems
 
 BY_HANDLER: Final[Any] = object()  # in place of an answer
+
+
+def _unchanged(value: Any) -> Any:
+    return value
+
+
+async def _each(items: Iterable[Any]) -> AsyncGenerator[Any]:
+    for item in items:
+        yield item
 
 
 class FakeReplica:
@@ -28,7 +39,8 @@ class FakeReplica:
             None is no error, and those after the last entry do not fail. Errors of kwiken reach the gateway
             as they are: `RefusedError` (another replica may take the call), `LostError` (the replica died).
             All others count as errors of the handler.
-        answer: answer instead of the handler's; a function is called with the stage's inputs.
+        answer: answer instead of the handler's; a function is called with the stage's inputs. Of a stage that
+            streams, a list of its items, or an asynchronous generator of them.
         node: name of the machine it runs on; copies prefer another machine.
 
     Attributes:
@@ -113,6 +125,7 @@ class FakeTransport:
         self._local = LocalTransport(service, now=now)
         self._codecs = {name: codec_of(service, name) for name in service.stages}
         self._fakes: dict[str, FakeReplica] = {}
+        self._streams = service.sink if service[service.sink].streams else None
         self.replicas: dict[str, list[Replica]] = {}
         for name in fakes:
             service[name]  # raises for an unknown stage
@@ -149,10 +162,16 @@ class FakeTransport:
             if fake.answer is BY_HANDLER:
                 return await self._local.call(replica, call)
             value = fake.answer(*call.args) if callable(fake.answer) else fake.answer
+            codec = self._codecs[call.stage]
+            fit = codec.fit if codec is not None else _unchanged
+            if self._streams == call.stage:
+                items = value if inspect.isasyncgen(value) else _each(value)
+                failure = partial(HandlerError, call.stage)
+                stream = LocalItems(items, fit, lambda error: failure(*kind_and_message(error)))
+                return Reply(await stream.begin(), stream.busy_ms)
             if inspect.isawaitable(value):
                 value = await value
-            codec = self._codecs[call.stage]
-            return Reply(value if codec is None else codec.fit(value))
+            return Reply(fit(value))
         except asyncio.CancelledError:
             fake.cancelled += 1
             raise

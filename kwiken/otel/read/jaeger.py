@@ -23,7 +23,7 @@ from kwiken.otel.read.columns import (
     same_id,
     states_instance,
 )
-from kwiken.otel.read.kw_attributes import MARK, busy_ms, own_note, worth
+from kwiken.otel.read.kw_attributes import FIRST_ITEM, MARK, busy_ms, first_items, own_note, worth
 from kwiken.otel.read.sampling import share_of_attributes, states_share
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.timestamps import Epoch, Stated, refused
@@ -137,6 +137,8 @@ class JaegerReader:
         notes: list[_Note | None] = [None] * len(tags)
         if together.find(MARK) >= 0:
             notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
+        if together.find(FIRST_ITEM) >= 0:
+            ends = first_items(starts, ends, tags, self._attributes)
         for place, raw in enumerate(tags, len(batch)) if states_share(together) else ():
             if len(raw) > _MIN_TAGS and states_share(raw):
                 share = share_of_attributes(self._attributes(raw))

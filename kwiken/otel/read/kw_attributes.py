@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kwiken.otel.read import columns as c
 from kwiken.otel.write.records import AttemptKind, Outcome
 
 MARK: Final = b'"kw.'
+FIRST_ITEM: Final = b'"kw.first_item_ms"'
 KINDS: Final = {kind.value: number for number, kind in enumerate(AttemptKind, 1)}
 OUTCOMES: Final = {outcome.value: number for number, outcome in enumerate(Outcome, 1)}
 MAX_SHARD: Final = 10_000
@@ -75,6 +76,29 @@ def worth(value: object) -> float:
         ValueError: the value is no number from 0 to 1.
     """
     return _number(value, "kw.worth", math.nan, 1.0)
+
+
+def first_items(
+    starts: list[int], ends: list[int], stated: list[bytes], plain: Callable[[bytes], Attributes]
+) -> list[int]:
+    """Ends of spans: of those that state one, the first item, which a plan is made for and judged by.
+
+    Args:
+        starts: starts of the spans, nanoseconds since 1970.
+        ends: ends of the spans, nanoseconds since 1970.
+        stated: undecoded attributes of each span.
+        plain: decoder of them.
+
+    Raises:
+        ValueError: a time to the first item is out of range.
+    """
+    found = list(ends)
+    for place, raw in enumerate(stated):
+        if raw.find(FIRST_ITEM) >= 0:
+            took_ms = _number(plain(raw).get("kw.first_item_ms"), "kw.first_item_ms", math.inf, MAX_BUSY_MS)
+            if took_ms < math.inf:
+                found[place] = min(ends[place], starts[place] + round(took_ms * 1e6))
+    return found
 
 
 def _text(attributes: Attributes, key: str) -> str | None:

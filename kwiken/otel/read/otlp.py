@@ -24,7 +24,7 @@ from kwiken.otel.read.columns import (
     same_id,
     states_instance,
 )
-from kwiken.otel.read.kw_attributes import MARK
+from kwiken.otel.read.kw_attributes import FIRST_ITEM, MARK, first_items
 from kwiken.otel.read.kw_batches import OwnReader, OwnSpans
 from kwiken.otel.read.sampling import share_of_attributes, share_of_state, states_share
 from kwiken.otel.read.span_store import SpanStore
@@ -144,6 +144,8 @@ class OtlpReader:
         together = b"".join(attributes)  # to look for what no span states once, not span by span
         stated_own = together.find(MARK) >= 0
         own = self._own.decode(attributes, len(batch.notes)) if stated_own else OwnSpans([-1] * len(spans))
+        if together.find(FIRST_ITEM) >= 0:
+            ends = first_items(starts, ends, attributes, self._plain)
         shares = states_share(together)
         if shares or any(span.traceState for span in spans):
             for place, (span, raw) in enumerate(zip(spans, attributes, strict=True), len(batch)):

@@ -90,6 +90,10 @@ class FinishedCall(Protocol):
     def exception(self) -> ExceptionRecord | None:
         """Exception of the handler; None for none."""
 
+    @property
+    def first_item_ns(self) -> int | None:
+        """Time of its first item, nanoseconds since 1970; None where it sent none."""
+
 
 class SpanWriter(Generic[Item]):
     """Queues items to be written as spans.
@@ -192,6 +196,7 @@ class ServerSpans(SpanWriter[CallRecord]):
                 attempt=call.attempt,
                 error=call.error,
                 exception=call.exception,
+                first_item_ns=call.first_item_ns,
             )
         )
 

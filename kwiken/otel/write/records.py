@@ -91,6 +91,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
             came, or the transport did not state it.
         address: URL of the replica, `http://HOST:PORT` or `grpc://HOST:PORT`; another text without a network.
         status: status of the answer: a number over HTTP, the code's name over gRPC; None if none came.
+        first_item_ns: time of its first item, nanoseconds since 1970; None unless it won and streams.
     """
 
     span_id: int
@@ -112,6 +113,7 @@ class AttemptRecord(msgspec.Struct, gc=False):
     first_byte_ns: int | None = None
     address: str = ""
     status: int | str | None = None
+    first_item_ns: int | None = None
 
 
 class StageRecord(msgspec.Struct, gc=False):
@@ -129,6 +131,7 @@ class StageRecord(msgspec.Struct, gc=False):
         idempotent: True if a call of the stage may run twice; recorded for `kwiken fit`.
         threads: maximal number of threads of a call, 1 or more; recorded for `kwiken fit`.
         operation: method of a foreign service that its calls run, as in `Entrance`; empty for our replicas.
+        first_item_ns: time of the first item, nanoseconds since 1970; None for a stage that does not stream.
     """
 
     span_id: int
@@ -144,6 +147,7 @@ class StageRecord(msgspec.Struct, gc=False):
     idempotent: bool = True
     threads: int = 1
     operation: str = ""
+    first_item_ns: int | None = None
 
 
 class Sample(msgspec.Struct, frozen=True, gc=False):
@@ -176,6 +180,7 @@ class RequestRecord(msgspec.Struct, gc=False):
         sample: how it came to be kept; None where every request is kept.
         entry: door that it came in by; None for a request from within the process.
         status: status that its client is sent, as of the entry; None for none.
+        first_item_ns: time of the first item, nanoseconds since 1970; None where nothing streams.
     """
 
     trace_id: int
@@ -193,6 +198,7 @@ class RequestRecord(msgspec.Struct, gc=False):
     sample: Sample | None = None
     entry: Entrance | None = None
     status: int | str | None = None
+    first_item_ns: int | None = None
 
 
 class Observer(Protocol):

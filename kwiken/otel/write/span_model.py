@@ -35,6 +35,7 @@ QUEUED: Final = "queued"
 STARTED: Final = "started"
 SENT: Final = "sent"
 FIRST_BYTE: Final = "first byte"
+FIRST_ITEM: Final = "first_item"
 ANSWERED: Final = "answered"  # outcome of a request
 # Names of attempts' operations: few, so that a trace store lists them, and telling at a glance.
 _SUFFIX: Final = {AttemptKind.PRIMARY: "", AttemptKind.REISSUE: " copy", AttemptKind.RETRY: " retry"}
@@ -88,6 +89,7 @@ class CallRecord:
         busy_ms: CPU time that the replica spent on it, milliseconds; None if not measured.
         attempt: number of the attempt, from 0; None if the caller did not state it.
         error: error message, "cancelled" if the caller closed the connection; None for no error.
+        first_item_ns: time of its first item, nanoseconds since 1970; None where it sent none.
     """
 
     trace_id: int
@@ -100,6 +102,7 @@ class CallRecord:
     attempt: int | None = None
     error: str | None = None
     exception: ExceptionRecord | None = None
+    first_item_ns: int | None = None
 
 
 def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
@@ -122,6 +125,7 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
         hedged = hedged or copied
         partial = partial or stage.partial
         late = late or helped
+    first_ns = record.first_item_ns
     root = SpanData(
         record.trace_id,
         record.span_id,
@@ -130,8 +134,10 @@ def request_spans(record: RequestRecord, labels: Labels) -> list[SpanData]:
         SERVER,
         record.start_ns,
         max(record.start_ns, record.end_ns),
-        shared=_request_attributes(record, labels, hedged=hedged, partial=partial, late=late),
+        _to_first_item(record.start_ns, first_ns),
+        _request_attributes(record, labels, hedged=hedged, partial=partial, late=late),
         error=_message(record.error),
+        events=[(FIRST_ITEM, first_ns)] if first_ns is not None else [],
     )
     return [root, *below]
 
@@ -221,7 +227,10 @@ def _stage_span(
         INTERNAL,
         stage.start_ns,
         max(stage.start_ns, stage.end_ns),
-        [("kw.partial", True), ("kw.utility", float(stage.utility))] if stage.partial else [],
+        [
+            *([("kw.partial", True), ("kw.utility", float(stage.utility))] if stage.partial else ()),
+            *_to_first_item(stage.start_ns, stage.first_item_ns),
+        ],
         shared,
         [stages[parent] for parent in stage.after if parent in stages],
         _message(stage.error),
@@ -273,6 +282,7 @@ def _attempt_span(
     own: list[tuple[str, Value]] = []
     if attempt.worth is not None:
         own.append(("kw.worth", float(attempt.worth)))
+    own += _to_first_item(attempt.start_ns, attempt.first_item_ns)
     if attempt.busy_ms is not None:
         own.append(("kw.busy_ms", float(attempt.busy_ms)))
     failed = attempt.outcome is Outcome.FAILED
@@ -293,6 +303,13 @@ def _attempt_span(
     )
 
 
+def _to_first_item(start_ns: int, first_item_ns: int | None) -> list[tuple[str, Value]]:
+    """Time to the first item as an attribute, which the reader takes for the span's length; none without."""
+    if first_item_ns is None:
+        return []
+    return [("kw.first_item_ms", max(0, first_item_ns - start_ns) / 1e6)]
+
+
 def _events_of(attempt: AttemptRecord, end_ns: int) -> list[tuple[str, int]]:
     """Events of an attempt, none of them after its end."""
     events = []
@@ -300,6 +317,8 @@ def _events_of(attempt: AttemptRecord, end_ns: int) -> list[tuple[str, int]]:
         events.append((SENT, min(attempt.sent_ns, end_ns)))
     if attempt.first_byte_ns is not None:
         events.append((FIRST_BYTE, min(attempt.first_byte_ns, end_ns)))
+    if attempt.first_item_ns is not None:
+        events.append((FIRST_ITEM, min(attempt.first_item_ns, end_ns)))
     if attempt.outcome is Outcome.CANCELLED:
         events.append((CANCELLED, end_ns))
     return events
@@ -363,7 +382,7 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
             asked = (CALL_METHOD, "") if server.protocol == "grpc" else (POST, CALL_PATH)
             common += server_attributes(f"{server.protocol}://", *asked, None)
         shared = labels.share(key, common)
-    attributes: list[tuple[str, Value]] = []
+    attributes = _to_first_item(call.start_ns, call.first_item_ns)
     if call.busy_ms is not None:
         attributes.append(("kw.busy_ms", float(call.busy_ms)))
     cancelled = call.error == CANCELLED
@@ -373,6 +392,8 @@ def call_span(call: CallRecord, server: Server, span_id: int, labels: Labels) ->
     end_ns = max(call.start_ns, call.end_ns)
     if call.began_ns is not None:
         events += [(QUEUED, call.start_ns), (STARTED, min(max(call.start_ns, call.began_ns), end_ns))]
+    if call.first_item_ns is not None:
+        events.append((FIRST_ITEM, min(call.first_item_ns, end_ns)))
     if cancelled:
         events.append((CANCELLED, end_ns))
     return SpanData(

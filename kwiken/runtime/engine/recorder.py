@@ -69,6 +69,7 @@ def record_of(
         sample=sample,
         entry=entry,
         status=None if entry is None else entry.status_of(error),
+        first_item_ns=zero_ns + round(request.first_item * 1e9) if request.first_item else None,
     )
 
 
@@ -79,6 +80,7 @@ def _stage(
     definition = visit.stage.definition
     remote = definition.remote_call
     worths = None if visit.values is None else worths_of(definition, visit.values, rng)
+    attempts = [_attempt(request, attempt, zero_ns, worths) for attempt in visit.attempts]
     return StageRecord(
         span_id=request.next_span_id(),
         name=definition.name,
@@ -89,10 +91,11 @@ def _stage(
         error=visit.error,
         partial=visit.utility is not None,
         utility=1.0 if visit.utility is None else visit.utility,
-        attempts=[_attempt(request, attempt, zero_ns, worths) for attempt in visit.attempts],
+        attempts=attempts,
         idempotent=definition.idempotent,
         threads=definition.threads,
         operation="" if remote is None else remote.method,
+        first_item_ns=next((each.first_item_ns for each in attempts if each.first_item_ns), None),
     )
 
 
@@ -123,6 +126,8 @@ def _attempt(request: Request, attempt: Attempt, zero_ns: int, worths: list[floa
         record.status = call.status
         if call.sent:
             record.sent_ns = zero_ns + round(call.sent * 1e9)
+        if attempt.first_item:
+            record.first_item_ns = zero_ns + round(attempt.first_item * 1e9)
         if call.first_byte:
             record.first_byte_ns = zero_ns + round(call.first_byte * 1e9)
     return record

@@ -49,6 +49,7 @@ class ServedCall(msgspec.Struct, frozen=True):
         end_ns: moment at which its answer was ready, nanoseconds since 1970.
         busy_ms: CPU time of the call, milliseconds.
         error: description of the error; None for an answer, "cancelled" if the client disconnected.
+        first_item_ns: moment of its first item, nanoseconds since 1970; None where it sent none.
     """
 
     parent: wire.Parent | None
@@ -60,6 +61,7 @@ class ServedCall(msgspec.Struct, frozen=True):
     busy_ms: float
     error: str | None = None
     exception: ExceptionRecord | None = None
+    first_item_ns: int | None = None
 
 
 class CallObserver(Protocol):
@@ -307,7 +309,10 @@ class StageCalls:
         finally:
             self.cpu_ns += meter.ns
             times_ns = start_ns, start_ns + began_ns, start_ns + time.monotonic_ns() - came_ns
-            self._finish(traceparent, settings, times_ns, meter, ran)
+            first_ns = None
+            if items is not None and items.first_at:
+                first_ns = start_ns + round(items.first_at * 1e9) - came_ns
+            self._finish(traceparent, settings, times_ns, meter, ran, first_ns)
         self._note_latency((((items and items.first_at) or time.monotonic()) - call.came) * 1e3)
         ending = Ending.ANSWERED if ran.error is None else Ending.FAILED
         return EndedCall(ending, ran.body, self.inflight, meter.ms + self._overhead.share_ms(meter))
@@ -319,6 +324,7 @@ class StageCalls:
         times_ns: tuple[int, int, int],
         meter: CpuMeter,
         ran: RanCall | None,
+        first_item_ns: int | None,
     ) -> None:
         """Report a call to the observer.
 
@@ -326,6 +332,7 @@ class StageCalls:
             traceparent: trace context of the caller's attempt, as it was sent; None for none.
             times_ns: arrival of the call, begin and end of its handler, nanoseconds since 1970.
             ran: outcome of the call; None if it was cancelled.
+            first_item_ns: moment of its first item, nanoseconds since 1970; None for none.
         """
         if self._observer is None:
             return
@@ -341,6 +348,7 @@ class StageCalls:
                     busy_ms=meter.ms,
                     error=ran.error if ran is not None else "cancelled",
                     exception=ran.exception if ran is not None else None,
+                    first_item_ns=first_item_ns,
                 )
             )
 

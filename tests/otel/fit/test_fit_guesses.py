@@ -75,7 +75,7 @@ def fit_with_replicas(
             end = attempt.end_ns - round((lag + 0.5 - ahead_ms) * MS)
             parent = SimpleNamespace(trace_id=request.trace_id, span_id=attempt.span_id, sampled=True)
             call = SimpleNamespace(parent=parent, shard=0, start_ns=end - MS, end_ns=end, busy_ms=None)
-            call.error = call.exception = call.began_ns = call.attempt = None
+            call.error = call.exception = call.began_ns = call.attempt = call.first_item_ns = None
             replica.call_finished(call)
         gateway.close()
         replica.close()

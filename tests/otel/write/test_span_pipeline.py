@@ -88,7 +88,7 @@ def test_nothing_is_taken_after_closing(tmp_path: Path) -> None:
 def served(**more: Any) -> Any:
     parent = SimpleNamespace(trace_id=1 << 99, span_id=42, sampled=True)
     call = {"parent": parent, "shard": 2, "start_ns": T0, "end_ns": T0 + MS, "busy_ms": 0.25, "error": None}
-    call |= {"exception": None, "began_ns": T0, "attempt": 0}
+    call |= {"exception": None, "began_ns": T0, "attempt": 0, "first_item_ns": None}
     return SimpleNamespace(**{**call, **more})
 
 

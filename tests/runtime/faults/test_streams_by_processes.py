@@ -1,0 +1,121 @@
+"""Streams of replicas in processes of their own, which are killed and frozen before and between items."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import msgspec
+import pytest
+
+from kwiken.runtime.base.clock import SystemClock
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.gateway.server import Gateway
+from kwiken.runtime.gateway.settings import GatewaySettings
+from kwiken.runtime.wire.frames.transport import FrameTransport
+from kwiken.runtime.wire.transport.base import Replica
+from tests.support.runtime.server_processes import address_of, running
+from tests.support.runtime.waiting import found, until
+from tests.support.services.streaming import Script, service
+
+TARGET: Final = "tests.support.services.streaming:service"
+REPLICAS: Final = ("begin", "count", "count", "count", "count")
+MINUTE: Final = {"kw-deadline-ms": "60000"}
+
+
+@contextlib.asynccontextmanager
+async def gateway_before_processes() -> AsyncIterator[tuple[Gateway, Executor, aiohttp.ClientSession]]:
+    async with contextlib.AsyncExitStack() as ends:
+        processes = [
+            ends.enter_context(running("stage", TARGET, "--stage", name, "--port", "0")) for name in REPLICAS
+        ]
+        replicas: dict[str, list[Replica]] = {}
+        for number, (name, process) in enumerate(zip(REPLICAS, processes, strict=True)):
+            replica = Replica(f"{name}-{number}", f"node-{number}", address_of(process))
+            replicas.setdefault(name, []).append(replica)
+        transport = await ends.enter_async_context(FrameTransport(service, raw=True))
+        session = await ends.enter_async_context(aiohttp.ClientSession())
+        executor = Executor(
+            service,
+            transport,
+            replicas=replicas,
+            clock=SystemClock(),
+            rng=random.Random(1),
+            control_share=0.0,
+        )
+        gateway = Gateway(service, executor, GatewaySettings(token="a-token-of-tests"))
+        await gateway.start()
+        ends.push_async_callback(gateway.stop, grace_s=0.0)
+        yield gateway, executor, session
+
+
+def folder_of(tmp_path: Path, name: str) -> Path:
+    folder = tmp_path / name
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.slow
+async def test_no_item_is_lost_doubled_or_reordered_by_kills_and_freezes(tmp_path: Path) -> None:
+    """There are four cases: a freeze and a kill, each before the first item and between items."""
+    async with gateway_before_processes() as (gateway, executor, session):
+
+        def post(script: Script) -> Any:
+            headers = {"Content-Type": "application/json", **MINUTE}
+            body = msgspec.json.encode(script)
+            return session.post(gateway.url + "/v1/request", data=body, headers=headers)
+
+        async def lines(response: Any) -> list[Any]:
+            return [json.loads(line) async for line in response.content]
+
+        # 1. A freeze between items: the rest follows when it ends.
+        async with post(Script(200, gap_ms=2)) as response:
+            first = json.loads(await response.content.readline())["item"]
+            os.kill(first["by"], signal.SIGSTOP)
+            try:
+                rest = [json.loads(await response.content.readline())]
+            finally:
+                os.kill(first["by"], signal.SIGCONT)
+            rest += await lines(response)
+        assert [first["number"], *(line["item"]["number"] for line in rest[:-1])] == list(range(200))
+        assert rest[-1] == {"end": {"items": 200}}
+
+        # 2. A freeze before the first item: a copy, or the repeated call, gives all items.
+        log = folder_of(tmp_path, "frozen")
+        script = Script(3, stall_at=0, log=str(log), only_first=True)
+        before = executor.status()["stages"]["count"]["failed"]
+        async with post(script) as response:
+            await until(lambda: found(log, "started"))
+            frozen = int(found(log, "started")[0].partition("-")[0])
+            os.kill(frozen, signal.SIGSTOP)
+            try:
+                answer = await lines(response)
+            finally:
+                os.kill(frozen, signal.SIGCONT)
+        assert [line["item"]["number"] for line in answer[:-1]] == [0, 1, 2]
+        assert frozen not in {line["item"]["by"] for line in answer[:-1]}
+        assert executor.status()["stages"]["count"]["failed"] == before
+
+        # 3. A kill before the first item: another replica gives all items.
+        log = folder_of(tmp_path, "killed")
+        async with post(Script(3, exit_at=0, log=str(log), only_first=True)) as response:
+            answer = await lines(response)
+        assert [line["item"]["number"] for line in answer[:-1]] == [0, 1, 2]
+        assert len(found(log, "started")) >= 2
+
+        # 4. A kill between items: an error ends the stream, and nothing is sent again.
+        log = folder_of(tmp_path, "broken")
+        async with post(Script(5, exit_at=2, gap_ms=20, log=str(log))) as response:
+            answer = await lines(response)
+            assert response.status == 200
+        assert [line["item"]["number"] for line in answer[:-1]] == list(range(answer[-1]["items"]))
+        assert answer[-1]["items"] in {1, 2}, "the last one may not have left the process yet"
+        assert "the connection was closed" in answer[-1]["error"]
+        assert len(found(log, "started")) == 1

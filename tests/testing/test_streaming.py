@@ -1,0 +1,244 @@
+"""Services whose last stage streams, in the test's process and in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kwiken.base.errors import DefinitionError
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Reissue, Stage
+from kwiken.otel.write.records import Outcome
+from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
+from kwiken.testing.client import running
+from kwiken.testing.fake_replica import FakeReplica
+from kwiken.testing.virtual_loop import virtual_time
+
+
+class Numbers:
+    """A service whose last stage counts; `waits_ms` are the waits before its items, then it ends."""
+
+    def __init__(self, *waits_ms: float) -> None:
+        self.waits_ms = waits_ms
+        self.opened = self.closed = 0
+        self.service = service = Service("numbers")
+
+        @service.stage()
+        async def begin(start: int) -> int:
+            return start
+
+        @service.stage(
+            after=[begin], replicas=2, idempotent=True, timeout_ms=1000, reissue=Reissue(after_ms=50.0)
+        )
+        async def count(start: int) -> AsyncIterator[int]:
+            self.opened += 1
+            try:
+                for number, wait_ms in enumerate(self.waits_ms, start):
+                    if math.isnan(wait_ms):
+                        raise ValueError("told to fail")
+                    await asyncio.sleep(wait_ms / 1000)
+                    yield number
+            finally:
+                self.closed += 1
+
+
+@virtual_time
+async def test_without_a_taker_the_answer_is_the_list_of_all_items() -> None:
+    numbers = Numbers(10, 20, 30)
+    async with running(numbers.service) as client:
+        assert (await client.ask(5)).value == [5, 6, 7]
+    assert numbers.closed == 1
+
+
+@virtual_time
+async def test_items_are_taken_when_they_come_and_the_handler_waits_for_their_taker() -> None:
+    numbers = Numbers(10, 20, 30)
+    taken: list[tuple[float, Any]] = []
+    async with running(numbers.service) as client:
+        began = client.now_ms
+
+        async def deliver(items: list[Any]) -> None:
+            taken.append((round(client.now_ms - began, 3), items))
+            await asyncio.sleep(1.0)
+
+        assert (await client.ask(0, deliver=deliver)).value == []
+    assert taken == [(10, [0]), (1030, [1]), (2060, [2])]
+
+
+@virtual_time
+async def test_status_and_records_have_the_time_to_the_first_item() -> None:
+    numbers = Numbers(10, 300, 300)
+    async with running(numbers.service) as client:
+        await client.ask(0)
+        assert client.status()["stages"]["count"]["p99_ms"] == pytest.approx(10, rel=0.05)
+        assert client.copies() == 0, "copies are due after 50 ms, and none follows the first item"
+        (request,) = client.requests
+        (attempt,) = client.attempts("count")
+        for record in (request, request.stages[1], attempt):
+            assert record.first_item_ns is not None
+            assert record.first_item_ns - record.start_ns == pytest.approx(10e6, abs=1e3)
+            assert record.end_ns - record.start_ns == pytest.approx(610e6, abs=1e3)
+        assert request.stages[0].first_item_ns is None
+
+
+@virtual_time
+async def test_the_first_item_decides_the_race_and_the_loser_is_cancelled() -> None:
+    numbers = Numbers(10, 100)
+    slow, quick = FakeReplica(latency_ms=3_600_000), FakeReplica()
+    async with running(numbers.service, replicas={"count": [slow, quick]}) as client:
+        answers = [await client.ask(0) for _ in range(10)]
+        await client.advance(0)
+        assert [answer.value for answer in answers] == [[0, 1]] * 10
+        copied = [each for each in client.attempts("count") if each.replica == "count-0"]
+        assert copied
+        assert client.copies() == slow.cancelled == len(copied)
+        assert {each.outcome for each in copied} == {Outcome.CANCELLED}
+        assert all(each.end_ns - each.start_ns == pytest.approx(60e6, abs=1e3) for each in copied)
+
+
+@virtual_time
+async def test_two_first_items_at_once_leave_one_stream() -> None:
+    numbers = Numbers(0, 100)
+    replicas = [FakeReplica(latency_ms=100), FakeReplica(latency_ms=50)]
+    async with running(numbers.service, replicas={"count": replicas}) as client:
+        for _ in range(20):
+            assert (await client.ask(0)).value == [0, 1]
+        await client.advance(1000)
+    assert 20 < numbers.opened == numbers.closed
+
+
+@virtual_time
+async def test_the_timeout_is_for_each_wait_and_the_deadline_for_all() -> None:
+    async with running(Numbers(900, 900, 900).service) as client:
+        assert (await client.ask(0)).value == [0, 1, 2]
+        with pytest.raises(DeadlineError, match="deadline passed before its last item, after 2 items"):
+            await client.ask(0, deadline_ms=2000)
+    numbers = Numbers(900, 1100)
+    async with running(numbers.service) as client:
+        with pytest.raises(DeadlineError, match="no further item within 1000 ms, after 1 items"):
+            await client.ask(0)
+        await client.advance(0)
+        assert numbers.closed == client.status()["stages"]["count"]["calls"] + client.copies()
+    async with running(Numbers(1100).service) as client:
+        with pytest.raises(DeadlineError, match="no answer"):
+            await client.ask(0)
+
+
+@virtual_time
+async def test_a_taker_that_takes_too_long_meets_the_deadline() -> None:
+    numbers = Numbers(10, 10)
+
+    async def deliver(items: list[Any]) -> None:
+        del items
+        await asyncio.sleep(3600)
+
+    async with running(numbers.service) as client:
+        with pytest.raises(DeadlineError, match="deadline passed before its last item, after 1 items"):
+            await client.ask(0, deadline_ms=500, deliver=deliver)
+    assert numbers.closed == 1
+
+
+@virtual_time
+async def test_who_is_cancelled_at_any_moment_ends_the_handler() -> None:
+    for moment_ms in (5, 15, 60, 115, 215):
+        numbers = Numbers(10, 100, 100)
+
+        async def deliver(items: list[Any]) -> None:
+            del items
+            await asyncio.sleep(0.01)
+
+        async with running(numbers.service) as client:
+            task = asyncio.ensure_future(client.ask(0, deliver=deliver))
+            await client.advance(moment_ms)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled()
+            assert numbers.closed == 1, moment_ms
+            assert client.status()["cancelled"] == 1
+
+
+@virtual_time
+async def test_what_fails_before_the_first_item_is_sent_again_and_what_fails_later_is_not() -> None:
+    lost = FakeReplica(failures=[LostError("it died")] * 100)
+    numbers = Numbers(10, 10)
+    async with running(numbers.service, replicas={"count": [lost, FakeReplica()]}) as client:
+        assert [(await client.ask(0)).value for _ in range(5)] == [[0, 1]] * 5
+        assert lost.calls
+    numbers = Numbers(10, math.nan)
+    async with running(numbers.service) as client:
+        taken: list[Any] = []
+
+        async def deliver(items: list[Any]) -> None:
+            taken.extend(items)
+
+        with pytest.raises(HandlerError, match="told to fail"):
+            await client.ask(0, deliver=deliver)
+        assert taken == [0]
+        assert client.retries() == 0
+        assert client.status()["stages"]["count"]["failed"] == 1
+
+
+@virtual_time
+async def test_a_fake_answers_with_its_items_and_wrong_ones_are_refused() -> None:
+    async with running(Numbers().service, replicas={"count": [FakeReplica(answer=[7, 8])]}) as client:
+        assert (await client.ask(0)).value == [7, 8]
+    async with running(Numbers().service, replicas={"count": [FakeReplica(answer=[7, "x"])]}) as client:
+        with pytest.raises(HandlerError, match="its answer does not fit"):
+            await client.ask(0)
+    async with running(Numbers().service) as client:
+        assert (await client.ask(0)).value == [], "a stream may be empty"
+
+
+async def _items(request: int) -> AsyncIterator[int]:
+    yield request
+
+
+async def _unannotated(request: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    yield request
+
+
+async def _wrong(request: int) -> list[int]:  # type: ignore[misc]
+    yield request
+
+
+async def _dry(request: int) -> AsyncIterator[int]:
+    return _items(request)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"handler": _wrong}, "annotate its answer as AsyncIterator"),
+        ({"handler": _dry}, "is annotated to stream, and yields nothing"),
+        ({"handler": _items, "fanout": 2}, "streams, and a fan-out cannot stream yet"),
+        ({"handler": _items, "accept": bool}, "streams, and the items of a stream cannot be refused yet"),
+        (
+            {"handler": _items, "remote": "http://localhost:1/"},
+            "a foreign service, whose answers cannot stream yet",
+        ),
+    ],
+)
+def test_a_stage_that_cannot_stream_is_refused_when_it_is_defined(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DefinitionError, match=f"stage 's': .*{message}"):
+        Service.of("svc", [Stage(name="s", **settings)])
+
+
+def test_only_the_last_stage_may_stream() -> None:
+    async def after(item: int) -> int:
+        return item
+
+    stages = [Stage(name="s", handler=_items), Stage(name="t", after=("s",), handler=after)]
+    with pytest.raises(DefinitionError, match="stage 's': only the last stage may stream yet, and 't' comes"):
+        Service.of("svc", stages)
+
+
+def test_a_stream_without_annotations_has_items_of_any_type() -> None:
+    service = Service.of("svc", [Stage(name="s", handler=_unannotated)])
+    assert service.signature("s").output is Any
+    assert Service.of("svc", [Stage(name="s", handler=_items)]).signature("s").output is int
