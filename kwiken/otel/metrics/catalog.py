@@ -48,7 +48,8 @@ REQUEST_DURATION = _add(
     MetricKind.HISTOGRAM,
     "s",
     labels=(OUTCOME,),
-    help="Time of admitted requests: answered, failed, deadline, full or cancelled.",
+    help="Time of admitted requests, to the first item of a stream: "
+    "answered, failed, deadline, full or cancelled.",
     question="How slow are requests, and how many end well?",
 )
 REQUESTS_SHED = _add(
@@ -197,7 +198,7 @@ CALL_DURATION = _add(
     MetricKind.HISTOGRAM,
     "s",
     labels=(STAGE,),
-    help="Time of answered calls from the first attempt to the winner's answer.",
+    help="Time of answered calls from the first attempt to the winner's answer, or its first item.",
     question="Which stage is slow?",
 )
 CALLS_FAILED = _add(

@@ -142,6 +142,7 @@ def _recent(recent: RecentLatencies, now: float) -> RecentStatus:
 def _stage(stage: CompiledStage, state: StageState, now: float, observed: float | None) -> StageStatus:
     return {
         "foreign": stage.definition.remote is not None,
+        "streams": stage.definition.streams,
         "calls": state.latencies.count,
         "failed": state.counts.failed,
         "reissues": state.counts.copies,

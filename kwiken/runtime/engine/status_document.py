@@ -56,9 +56,10 @@ class ReplicaStatus(TypedDict):
 
 
 class StageStatus(TypedDict):
-    """Counts, latencies, budget and replicas of a stage."""
+    """Counts, latencies (to the first item where it streams), budget and replicas of a stage."""
 
     foreign: bool
+    streams: bool
     calls: int
     failed: int
     reissues: int

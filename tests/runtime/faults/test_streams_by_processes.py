@@ -22,10 +22,10 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.runtime.server_processes import address_of, running
+from tests.support.runtime.streaming import Script, service
 from tests.support.runtime.waiting import found, until
-from tests.support.services.streaming import Script, service
 
-TARGET: Final = "tests.support.services.streaming:service"
+TARGET: Final = "tests.support.runtime.streaming:service"
 REPLICAS: Final = ("begin", "count", "count", "count", "count")
 MINUTE: Final = {"kw-deadline-ms": "60000"}
 

@@ -21,8 +21,8 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.replica.server import ReplicaServer
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
+from tests.support.runtime.streaming import Script, service
 from tests.support.runtime.waiting import found, until
-from tests.support.services.streaming import Script, service
 
 HEADERS: Final = {"Content-Type": "application/json"}
 EVENTS: Final = {"Accept": "text/event-stream"}
