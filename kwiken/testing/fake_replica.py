@@ -7,7 +7,7 @@ import inspect
 import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kwiken.base.errors import DefinitionError, KwikenError
 from kwiken.model.service.service import Service
@@ -165,7 +165,7 @@ class FakeTransport:
             codec = self._codecs[call.stage]
             fit = codec.fit if codec is not None else _unchanged
             if self._streams == call.stage:
-                items = value if inspect.isasyncgen(value) else _each(value)
+                items = cast("AsyncGenerator[Any]", value) if inspect.isasyncgen(value) else _each(value)
                 failure = partial(HandlerError, call.stage)
                 stream = LocalItems(items, fit, lambda error: failure(*kind_and_message(error)))
                 return Reply(await stream.begin(), stream.busy_ms)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_type_hints
+from typing import Any, Final, get_type_hints
 
 import msgspec
 
@@ -209,7 +209,7 @@ async def _prepare(folder: Path, say: Say, log: Path) -> _Prepared:
 
 async def _rounds(service: str, stage: str) -> int:
     """Rounds of work that take `CALL_MS` of processor time on this machine, 1 or more."""
-    handler = load_target(f"{MODULE}:{service}")[stage].handler
+    handler: Any = load_target(f"{MODULE}:{service}")[stage].handler  # a coroutine function
     assert handler is not None
     (work,) = (kind for name, kind in get_type_hints(handler).items() if name != "return")
     rounds, spent_s = 1, 0.0
