@@ -282,12 +282,9 @@ class TestHandlers:
         def plain(request: Any) -> Any:
             return request
 
-        async def stream(request: Any) -> Any:
-            yield request
-
         service = Service("demo")
         declare: Any = service.stage(name="a")
-        for handler in (plain, stream, print, 5):
+        for handler in (plain, print, 5):
             with refused("a", "coroutine function"):
                 declare(handler)
 
