@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kwiken.allocator.contention.sources import PRIVATE_SOURCES
+from kwiken.allocator.workloads.sources import PRIVATE_SOURCES
 from kwiken.base.machine.memory import memory_limit
 
 KIB: Final = 1024

@@ -406,7 +406,8 @@ class LiveRepacking:
         if not workload:
             return np.ones(len(ledger.cluster.nodes), dtype=np.bool_)
         sizing = self._replicas.sizings[workload]
-        caused = sizing.request.all_caused[:, None]
+        pressure = sizing.request.all_pressure[:, sorted({one.size for one in sizing.replicas})].max(axis=1)
+        caused = pressure[:, ledger.cluster.class_of]
         largest = max(float(sizing.request.all_cores[one.size]) for one in sizing.replicas)
         found: Bools = np.all((ledger.slack >= caused) | (caused <= 0), axis=0)
         found &= ledger.cluster.cores >= largest

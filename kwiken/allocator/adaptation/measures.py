@@ -191,7 +191,7 @@ class Measures:
             bool(sizing.open_nodes()[node])
             and bool(ledger.cluster.cores[node] >= request.all_cores[replica.size])
             and ledger.fits(node, -math.inf, float(request.memory_gb[replica.size]))
-            and ledger.bears(node, request.all_caused)
+            and ledger.bears(node, request.pressure_on(node, replica.size, ledger.cluster))
         )
 
     def _met(self, *nodes: int) -> set[str]:

@@ -88,7 +88,8 @@ class Replicas:
         request = self.sizings[name].request
         cores = -math.inf if oversell else float(request.all_cores[replica.size])
         room = self.ledger.fits(replica.node, cores, float(request.memory_gb[replica.size]))
-        if not (room and self.ledger.bears(replica.node, request.all_caused)):
+        caused = request.pressure_on(replica.node, replica.size, self.ledger.cluster)
+        if not (room and self.ledger.bears(replica.node, caused)):
             return False
         self.restore(name, key, replica)
         return True

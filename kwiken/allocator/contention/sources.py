@@ -1,11 +1,9 @@
-"""Sources of contention: those of one core, and the operations that each kernel counts."""
+"""Sources of contention: the operations that each kernel counts."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Resources of one core: only what runs on the same core feels them.
-PRIVATE_SOURCES: Final = frozenset({"cpu-int", "cpu-fp", "cpu-branch", "l1i", "l1d", "l2", "tlb"})
 _OPERATIONS: Final = {
     "cpu-int": "rounds of integer operations",
     "cpu-fp": "rounds of floating-point operations",

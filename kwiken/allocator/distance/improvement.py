@@ -266,7 +266,8 @@ class _Search:
         request = sizing.request
         for node, size in places:
             room = self._ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
-            if not (room and sizing.open_nodes()[node] and self._ledger.bears(node, request.all_caused)):
+            caused = request.pressure_on(node, size, self._ledger.cluster)
+            if not (room and sizing.open_nodes()[node] and self._ledger.bears(node, caused)):
                 return False
             sizing.add(node, size)
         return _nodes_of(sizing) >= self._nodes[number]

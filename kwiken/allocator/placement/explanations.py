@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.allocator.placement.node_ledger import DrawKind, NodeLedger
+from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import PlacedOrNot
 from kwiken.allocator.placement.quality import contention_loss, contention_on
 from kwiken.allocator.placement.request import PlacementRequest
+from kwiken.allocator.placement.sizing import SizedReplica
 from kwiken.allocator.workloads.sources import SOURCES
 
 
@@ -95,7 +96,11 @@ def explain_placement(admissions: Sequence[PlacedOrNot], ledger: NodeLedger) -> 
         for admission in admissions
         for found in _factors(admission, ledger, len(admission.sizing.replicas))
     ]
-    costs = [cost for node in range(len(ledger.cluster.nodes)) for cost in _costs(node, requests, ledger)]
+    here: list[dict[str, SizedReplica]] = [{} for _ in ledger.cluster.nodes]
+    for admission in admissions:
+        for replica in admission.sizing.replicas:
+            here[replica.node].setdefault(admission.request.name, replica)
+    costs = [cost for node, own in enumerate(here) for cost in _costs(node, own, requests, ledger)]
     costs.sort(key=lambda cost: -cost.loss)
     refused = {name: _refused(request, ledger) for name, request in requests.items()}
     return PlacementExplanation(tuple(factors), tuple(costs), refused)
@@ -109,8 +114,9 @@ def _factors(admission: PlacedOrNot, ledger: NodeLedger, count: int) -> list[Rep
         by_class = float(request.class_factor[node_class])
         capacity = float(request.capacity[replica.size, node_class])
         rate, efficiency = admission.sizing.rate(place), float(request.efficiency[count - 1])
-        outside = np.maximum(ledger.pressure[:, replica.node] - request.caused, 0.0)
-        losses = contention_loss(outside[:, None], request.tolerated)[:, 0]
+        at = slice(None), replica.size, int(node_class)
+        outside = np.maximum(ledger.pressure[:, replica.node] - request.pressure[at], 0.0)
+        losses = contention_loss(outside[:, None], request.tolerance[at])[:, 0]
         found.append(
             ReplicaFactors(
                 workload=request.name,
@@ -130,21 +136,22 @@ def _factors(admission: PlacedOrNot, ledger: NodeLedger, count: int) -> list[Rep
     return found
 
 
-def _costs(node: int, requests: dict[str, PlacementRequest], ledger: NodeLedger) -> list[NeighbourCost]:
-    """What each workload on a node costs each other one there."""
-    draws = [draw for draw in ledger.residents(node) if draw.owner in requests]
-    names = list(dict.fromkeys(draw.owner for draw in draws if draw.kind is DrawKind.REPLICA))
-    pressure = ledger.pressure[:, node]
+def _costs(
+    node: int, own: dict[str, SizedReplica], requests: dict[str, PlacementRequest], ledger: NodeLedger
+) -> list[NeighbourCost]:
+    """What each workload on a node costs each other one there; of several replicas, the first one."""
+    draws, node_class = ledger.residents(node), ledger.cluster.class_numbers[node]
     found = []
-    for to in names:
-        request = requests[to]
-        outside = np.maximum(pressure - request.caused, 0.0)
-        before = contention_loss(outside[:, None], request.tolerated)[:, 0]
-        for by in names:
+    for to, replica in own.items():
+        at = slice(None), replica.size, node_class
+        limits = requests[to].tolerance[at]
+        outside = np.maximum(ledger.pressure[:, node] - requests[to].pressure[at], 0.0)
+        before = contention_loss(outside[:, None], limits)[:, 0]
+        for by in own:
             if by == to:
                 continue
             caused = np.sum([draw.caused for draw in draws if draw.owner == by], axis=0)
-            without = contention_loss(np.maximum(outside - caused, 0.0)[:, None], request.tolerated)[:, 0]
+            without = contention_loss(np.maximum(outside - caused, 0.0)[:, None], limits)[:, 0]
             loss = float(before.max() - without.max())
             if loss > 0:
                 source = SOURCES[int(before.argmax())]
@@ -153,8 +160,7 @@ def _costs(node: int, requests: dict[str, PlacementRequest], ledger: NodeLedger)
 
 
 def _refused(request: PlacementRequest, ledger: NodeLedger) -> int:
-    cores, memory_gb = request.all_cores, request.memory_gb
-    room = np.zeros(len(ledger.cluster.nodes), dtype=np.bool_)
-    for size in range(len(cores)):
-        room |= (ledger.free_cores >= cores[size]) & (ledger.free_memory_gb >= memory_gb[size])
-    return int(np.count_nonzero(room & (contention_on(request, ledger).refused)))
+    room = ledger.free_cores >= request.cores[:, None]
+    room &= ledger.free_memory_gb >= request.memory_gb[:, None]
+    refused = contention_on(request, ledger).refused
+    return int(np.count_nonzero(room.any(axis=0) & ~(room & ~refused).any(axis=0)))

@@ -98,13 +98,21 @@ class NodeLedger:
             self.free_cores[node] >= cores - ROUNDING and self.free_memory_gb[node] >= memory_gb - ROUNDING
         )
 
-    def bears(self, node: int, caused: Floats) -> bool:
+    def bears(self, node: int, caused: Floats, by: Draw | None = None) -> bool:
         """Whether the residents of a node can bear additional pressure.
 
         Args:
-            caused: (s,) additional pressure, a share from 0 to 1, over `SOURCES`.
+            caused: (s,) additional pressure, a share, over `SOURCES`.
+            by: resident that exerts it, which bears itself; None for a newcomer.
         """
-        return bool(np.all((self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)))
+        borne = (self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)
+        if by is not None and by.tolerated is not None and not borne.all():
+            others = [one for one in self._residents[node] if one is not by and one.tolerated is not None]
+            limits = np.full(len(SOURCES), np.inf)
+            for one in others:
+                limits = np.minimum(limits, one.tolerated + one.caused)
+            borne = (limits - self.pressure[:, node] >= caused - ROUNDING) | (caused <= 0)
+        return bool(borne.all())
 
     def bearable(self, node: int) -> list[float]:
         """Sum of pressure that every resident of a node with a promise can bear, a share, by source."""

@@ -202,7 +202,8 @@ def _return(filler: Sizing, replica: SizedReplica, ledger: NodeLedger) -> bool:
     room = ledger.fits(
         replica.node, float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
     )
-    if not (room and ledger.bears(replica.node, request.all_caused)):
+    caused = request.pressure_on(replica.node, replica.size, ledger.cluster)
+    if not (room and ledger.bears(replica.node, caused)):
         return False
     filler.add(replica.node, replica.size)
     return True

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator
 
+import numpy as np
+
 from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE
-from kwiken.allocator.placement.quality import loss_within
+from kwiken.allocator.placement.quality import worst_loss
 from kwiken.allocator.placement.request import FAR
 from kwiken.allocator.placement.sizing import SizedReplica, Sizing, Sums
-from kwiken.base.arrays import Floats, Ints
+from kwiken.base.arrays import Ints
 
 
 class OwnNodesTrial(Sizing):
@@ -26,35 +28,41 @@ class OwnNodesTrial(Sizing):
     def __init__(self, sizing: Sizing, nodes: Ints) -> None:
         super().__init__(sizing.request, sizing.ledger)
         assert not self.anti_affinity.shares_nodes
-        self._copies = sizing.request.all_caused - sizing.request.caused
-        self._left = self._left_on(nodes)
+        self._copies = sizing.request.all_pressure - sizing.request.pressure
+        self._known = self._known_on(nodes)
         self._sizes: list[int] = []  # of each replica
         self._lefts: list[float] = []  # share of performance left to each replica
         for replica in sizing.replicas:
-            self._left[replica.node] = sizing.left(replica.node)
+            self._left[replica.node] = {(replica.size,) * 2: sizing.left(replica.node, replica.size)}
             self.add(replica.node, replica.size)
 
-    def _left_on(self, nodes: Ints) -> dict[int, float]:
-        """What `left` tells of nodes; those where contention is beyond what is tolerated are left out."""
-        request, kept_free = self.request, self._kept_free
-        outside = self.ledger.pressure.take(nodes, axis=1) + self._copies[:, None]
-        ratios = (outside / request.tolerated[:, None]).max(axis=0)
-        within = ratios <= 1.0
-        if kept_free >= LOSS_AT_TOLERANCE:  # which is the largest loss within what is tolerated
-            return dict.fromkeys(nodes[within].tolist(), 1.0 - kept_free)
-        return {
-            node: 1.0 - max(loss_within(ratio), kept_free)
-            for node, ratio in zip(nodes[within].tolist(), ratios[within].tolist(), strict=True)
-        }
+    def _known_on(self, nodes: Ints) -> dict[int, list[float]]:
+        """What `left` tells of nodes, by size; not a number where contention is beyond what is tolerated."""
+        request, classes = self.request, self.ledger.cluster.class_of[nodes]
+        ratios = np.zeros((len(request.cores), len(nodes)))
+        for source in np.flatnonzero(self.ledger.pressure.any(axis=1) | self._copies.any(axis=(1, 2))):
+            outside = self.ledger.pressure[source, nodes] + self._copies[source].take(classes, axis=1)
+            np.maximum(ratios, outside / request.tolerance[source].take(classes, axis=1), out=ratios)
+        left = 1.0 - np.maximum(LOSS_AT_TOLERANCE * ratios**4, self._kept_free)
+        left[ratios > 1.0] = np.nan
+        return dict(zip(nodes.tolist(), left.T.tolist(), strict=True))
+
+    def left(self, node: int, size: int, supposed: int | None = None) -> float:
+        """Share of performance that contention leaves a replica; see `Sizing.left`."""
+        known = self._known.get(node)
+        if known is not None and node not in self._left:
+            found = known[size if supposed is None else supposed]
+            if found == found:  # noqa: PLR0124 - else not a number
+                return found
+        return super().left(node, size, supposed)
 
     def add(self, node: int, size: int, *, oversell: bool = False) -> None:
         """Suppose a replica; the caller has checked that it fits, and that the node has no other one."""
         del oversell
-        left = self._left.get(node)
         self.replicas.append(SizedReplica(node, size, ()))
         self._sizes.append(size)
         self._classes.append(self.ledger.cluster.class_numbers[node])
-        self._lefts.append(self.left(node) if left is None else left)
+        self._lefts.append(self.left(node, size))
 
     def add_all(self, choice: Iterable[tuple[int, int]]) -> None:
         """Suppose replicas; each fits, as the others stand elsewhere.
@@ -85,15 +93,13 @@ class OwnNodesTrial(Sizing):
         if request.corrections or self.anti_affinity.closes_other_nodes:
             return next(offers, None)
         limit = request.least_rounded or math.inf  # best-effort work needs nothing
-        left_on, total, best = self._left, self._rounded_sums().total, self.performance()
+        total, best = self._rounded_sums().total, self.performance()
         last, efficiencies, table = len(request.efficiencies) - 1, request.efficiencies, request.rates
         count = len(self.replicas)
         for node, size in offers:
             if node in closed:  # each node is a group
                 continue
-            left = left_on.get(node)
-            if left is None:
-                left = self.left(node)
+            left = self.left(node, size)
             node_class = class_numbers[node]
             total += table[size][node_class] * left
             grown = efficiencies[count] * total
@@ -123,6 +129,7 @@ class OwnNodesTrial(Sizing):
         """Suppose another size of a replica; the caller has checked that the new size fits in its place."""
         old, node_class = self.replicas[place], self._classes[place]
         self.replicas[place], self._sizes[place] = SizedReplica(old.node, size, ()), size
+        self._lefts[place] = self.left(old.node, size)
         if self.request.corrections:  # which differ by size
             self._sums = Sums()
         elif place < len(self._sums.rates):
@@ -131,12 +138,19 @@ class OwnNodesTrial(Sizing):
 
     def has_room(self, place: int, size: int) -> bool:
         """Whether a new replica can have another size where it stands."""
-        return self.takes(self.replicas[place].node, size)
+        node = self.replicas[place].node
+        if not self.takes(node, size):
+            return False
+        caused = self.request.all_pressure[:, size, self._classes[place]]
+        return not self.request.pressed or self.ledger.bears(node, caused)
 
     def clear(self, keep: int = 0) -> None:
         """Drop replicas; what is known of contention on their nodes stays true."""
         del self.replicas[keep:], self._sizes[keep:], self._classes[keep:], self._lefts[keep:]
         self._sums = Sums()
 
-    def _outside(self, node: int) -> Floats:
-        return self.ledger.pressure[:, node] + self._copies
+    def _loss_on(self, node: int, size: int, supposed: int) -> float:
+        del size  # which is not drawn from the ledger
+        node_class = self.ledger.cluster.class_numbers[node]
+        outside = self.ledger.pressure[:, node] + self._copies[:, supposed, node_class]
+        return worst_loss(outside, self.request.tolerance[:, supposed, node_class])

@@ -42,8 +42,8 @@ class Contention:
 
     Attributes:
         nodes: (n,) indices of the nodes.
-        loss: (n,) share of the newcomer's performance lost to contention.
-        refused: (n,) whether newcomer and residents cannot stand each other.
+        loss: (k, n) share of the newcomer's performance lost to contention, by its size.
+        refused: (k, n) whether newcomer and residents cannot stand each other, by its size.
         whole: whether these are all nodes of the cluster, in order.
     """
 
@@ -58,7 +58,7 @@ class Contention:
         Args:
             places: (m,) positions in `nodes`.
         """
-        return Contention(self.nodes[places], self.loss[places], self.refused[places])
+        return Contention(self.nodes[places], self.loss[:, places], self.refused[:, places])
 
 
 def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
@@ -71,25 +71,34 @@ def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | N
     Args:
         nodes: (m,) indices of the nodes; None for all of them.
     """
-    pressure, slack = ledger.pressure, ledger.slack
+    pressure, slack, classes = ledger.pressure, ledger.slack, ledger.cluster.class_of
     if nodes is not None:
-        pressure, slack = pressure.take(nodes, axis=1), slack.take(nodes, axis=1)
-    count = pressure.shape[1]
-    caused = request.all_caused
-    ratios = pressure * (1.0 / request.tolerated)[:, None]
-    if (robust := request.tolerated >= FULL_PRESSURE).any():
-        ratios[robust] = np.minimum(ratios[robust], FULL_PRESSURE)
-    ratio = np.maximum.reduce(ratios, axis=0)
-    least_slack = np.where(caused > 0, caused - ROUNDING, -np.inf)
-    refused: Bools = np.logical_or.reduce(slack < least_slack[:, None], axis=0)
+        pressure, slack, classes = pressure.take(nodes, axis=1), slack.take(nodes, axis=1), classes[nodes]
+    count, sizes = len(classes), len(request.cores)
+    rows = sizes if request.pressed else 1  # what presses on nothing is alike in all sizes
+    ratio, refused = np.zeros((rows, count)), np.zeros((rows, count), dtype=np.bool_)
+    for source in np.flatnonzero(pressure.any(axis=1)).tolist():
+        found = pressure[source] * request.per_tolerance[source, :rows].take(classes, axis=1)
+        robust = request.tolerance[source, :rows] >= FULL_PRESSURE
+        if robust.any():
+            np.minimum(found, FULL_PRESSURE, out=found, where=robust.take(classes, axis=1))
+        np.maximum(ratio, found, out=ratio)
+    for source in request.pressed:
+        caused = request.all_pressure[source]
+        least = np.where(caused > 0, caused - ROUNDING, -np.inf)
+        refused |= slack[source] < least.take(classes, axis=1)
     loss = np.minimum(ratio, 1.0)
     loss *= loss
     loss *= loss
     loss *= LOSS_AT_TOLERANCE
     if not request.workload.best_effort:
         refused |= ratio > 1.0 + ROUNDING
-    elif (crowded := np.flatnonzero(ratio > 1.0)).size:
-        loss[crowded] = contention_loss(pressure[:, crowded], request.tolerated).max(axis=0)
+    elif (crowded := np.nonzero(ratio > 1.0))[0].size:
+        row, place = crowded
+        limits = request.tolerance[:, row, classes[place]]
+        loss[crowded] = contention_loss(pressure[:, place], limits).max(axis=0)
+    if rows < sizes:
+        loss, refused = np.repeat(loss, sizes, axis=0), np.repeat(refused, sizes, axis=0)
     return Contention(np.arange(count) if nodes is None else nodes, loss, refused, nodes is None)
 
 
@@ -110,7 +119,7 @@ def node_scores(
     cells = size * request.rate.shape[1]
     cells += classes
     quality = request.rate.ravel().take(cells, mode="clip")
-    quality *= 1.0 - contention.loss
+    quality *= 1.0 - contention.loss[size, np.arange(len(size))]  # of the last size where none fits
     quality *= size != NO_SIZE
     return NodeScores(nodes, size, quality, cells)
 
@@ -118,8 +127,9 @@ def node_scores(
 def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
     """Share of performance lost to contention, by source (Quasar section 3.5).
 
-    Up to the tolerance the loss rises as the fourth power, to 5%; from there by the excess pressure. The
-    workload loses the largest of these shares.
+    Up to the tolerance the loss rises as the fourth power, to 5%; from there by the excess pressure. Probes
+    exert full pressure at most; of a resource of which more is asked for than there is, each gets a share.
+    The workload loses the largest of these shares.
 
     Args:
         pressure: (s, m) pressure on m replicas, without their own, a share, over `SOURCES`.
@@ -131,7 +141,9 @@ def contention_loss(pressure: Floats, tolerated: Floats) -> Floats:
     exerted = np.minimum(pressure, FULL_PRESSURE)
     limit = tolerated[:, None] if tolerated.ndim == 1 else tolerated
     within = LOSS_AT_TOLERANCE * np.minimum(exerted / limit, 1.0) ** 4
-    return np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
+    lost = np.minimum(within + np.maximum(exerted - limit, 0.0), 1.0)
+    beyond = np.where(limit < FULL_PRESSURE, 1.0 - 1.0 / np.maximum(pressure, FULL_PRESSURE), 0.0)
+    return np.asarray(np.maximum(lost, beyond))
 
 
 def worst_loss(pressure: Floats, tolerated: Floats) -> float:
@@ -163,12 +175,13 @@ def _largest_fitting(
     cores, memory_gb = request.all_cores[:sizes], request.memory_gb[:sizes]
     if len(free_cores) <= FEW_NODES:
         held = (free_cores[:, None] >= cores - ROUNDING) & (free_memory_gb[:, None] >= memory_gb - ROUNDING)
+        held &= ~refused[:sizes].T
         best = sizes - 1 - held[:, ::-1].argmax(axis=1)
-        return np.asarray(np.where(held.any(axis=1) & ~refused, best, NO_SIZE))
+        return np.asarray(np.where(held.any(axis=1), best, NO_SIZE))
     number = np.zeros(len(free_cores), dtype=np.int16)  # of the size, from 1; small integers are fast
     for place in range(sizes):
         fits = free_cores >= cores[place] - ROUNDING
         fits &= free_memory_gb >= memory_gb[place] - ROUNDING
+        fits &= ~refused[place]
         np.maximum(number, fits * np.int16(place + 1), out=number)
-    number *= ~refused
     return number.astype(np.int64) - 1

@@ -14,6 +14,7 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
+from kwiken.allocator.placement.pressure import MIN_TOLERATED, pressure_by_size, tolerance_by_size
 from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.latency_limit import UNKNOWN_VARIATION, spare_within
 from kwiken.allocator.workloads.profile import WorkloadProfile
@@ -29,7 +30,6 @@ FAR: Final = 1e-6  # share of performance that no rounding of sums reaches
 # needed is too slow: its calls leave too little time to wait.
 MAX_NEEDED: Final = 1.15
 MIN_SHARE: Final = 1e-6  # of its rate, for a replica that is too slow for the latency
-MIN_TOLERATED: Final = 1e-9  # keeps the ratio of pressure to tolerance finite
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,8 +57,10 @@ class PlacementRequest:
         size_deviation: (k,) the same of a size alone, in log units.
         class_deviation: (c,) the same of a class alone, in log units.
         count_deviation: (m,) the same of the efficiency of n replicas, in log units.
-        tolerated: (s,) pressure that costs a replica 5% of its performance, a share, over `SOURCES`.
-        caused: (s,) pressure that a replica exerts, a share, over `SOURCES`.
+        tolerated: (s,) pressure that costs a replica of the reference size 5%, a share, over `SOURCES`.
+        caused: (s,) pressure that it exerts on the reference class, a share, over `SOURCES`.
+        pressure: (s, k, c) pressure that a replica exerts at its `rate`, by size and class of the cluster, as
+            shares of what a node of the class has.
         spare: capacity of all replicas together that stays idle at `required` so that calls keep the latency
             of the target, work per second; infinite where no replica keeps the latency at any rate.
         corrections: by size, number of replicas and class: what to add to the log of a replica's performance,
@@ -85,6 +87,7 @@ class PlacementRequest:
     count_deviation: Floats
     tolerated: Floats
     caused: Floats
+    pressure: Floats
     spare: float
     corrections: Mapping[tuple[int, int, int], float] = field(default_factory=dict)
     shares: Mapping[DrawKind, float] = field(default_factory=dict)
@@ -127,7 +130,7 @@ class PlacementRequest:
         if not self.spare or not self.keeps_latency:
             return replace(self, required=required)
         share = _share(required, self.spare) / _share(self.required, self.spare)
-        return replace(self, required=required, rate=self.rate * share)
+        return replace(self, required=required, rate=self.rate * share, pressure=self.pressure * share)
 
     @cached_property
     def rates(self) -> list[list[float]]:
@@ -244,23 +247,40 @@ class PlacementRequest:
         return self.cores * self.work
 
     @cached_property
-    def all_caused(self) -> Floats:
-        """(s,) pressure of a replica with its extra copies, a share, over `SOURCES`."""
-        return self.caused * (1.0 + self.shares.get(DrawKind.REISSUES, 0.0))
+    def all_pressure(self) -> Floats:
+        """(s, k, c) pressure of a replica with its extra copies, in shares, as `pressure`."""
+        return self.pressure * (1.0 + self.shares.get(DrawKind.REISSUES, 0.0))
 
-    def draws(self, node: int, size: int) -> tuple[Draw, ...]:
-        """What one replica takes from a node's ledger, itself first."""
+    def pressure_on(self, node: int, size: int, cluster: Cluster) -> Floats:
+        """(s,) pressure of a replica with its extra copies on one node, in shares."""
+        return self.all_pressure[:, size, cluster.class_numbers[node]]
+
+    @cached_property
+    def tolerance(self) -> Floats:
+        """(s, k, c) pressure of others that costs a replica 5%, in shares, by size and class."""
+        return tolerance_by_size(self.tolerated, self.caused, self.pressure)
+
+    @cached_property
+    def per_tolerance(self) -> Floats:
+        """(s, k, c) inverse of `tolerance`."""
+        return 1.0 / self.tolerance
+
+    @cached_property
+    def pressed(self) -> list[int]:
+        """Positions in `SOURCES` of those that its replicas press on."""
+        return np.flatnonzero(self.caused > 0).tolist()
+
+    def draws(self, node: int, size: int, node_class: int) -> tuple[Draw, ...]:
+        """What one replica takes from a node's ledger, itself first.
+
+        Args:
+            node_class: index of the node's class.
+        """
         guaranteed = not self.workload.best_effort
         cores, memory_gb = float(self.cores[size]), float(self.memory_gb[size])
-        own = Draw(
-            DrawKind.REPLICA,
-            self.name,
-            node,
-            cores,
-            memory_gb,
-            self.caused,
-            self.tolerated if guaranteed else None,
-        )
+        caused = self.pressure[:, size, node_class]
+        tolerated = self.tolerance[:, size, node_class] if guaranteed else None
+        own = Draw(DrawKind.REPLICA, self.name, node, cores, memory_gb, caused, tolerated)
         extra = (
             Draw(
                 kind,
@@ -269,7 +289,7 @@ class PlacementRequest:
                 cores * share,
                 0.0,
                 # Threads of catch-up are short; their pressure is not known, and their cores are kept free.
-                self.caused * (share if kind is DrawKind.REISSUES else 0.0),
+                caused * (share if kind is DrawKind.REISSUES else 0.0),
             )
             for kind, share in self.shares.items()
             if share > 0
@@ -307,11 +327,12 @@ def request_for(
     cores = np.array([size.cores for size in profile.sizes])
     het, class_deviation = _by_class(profile, cluster, where)
     rate = capacity = profile.base * np.exp(profile.up.mean[:, None] + het[None, :])
-    spare, kept = 0.0, np.zeros(len(cores))
+    spare, used, kept = 0.0, 1.0, np.zeros(len(cores))
     if profile.measure is Measure.CAPACITY and target is not None and target.p99_ms is not None:
         variation = UNKNOWN_VARIATION if profile.work_variation is None else profile.work_variation
         servers = np.maximum(1.0, np.floor(cores))[:, None]
         spare, rate = _within(servers / capacity, capacity, target.required, target.p99_ms, variation)
+        used = _share(target.required, spare) if math.isfinite(spare) else 1.0
         # More cores that are slower each may serve more calls, and yet keep the latency at a lower rate.
         kept = np.median(rate, axis=1)
     order = np.lexsort((memory_gb, cores, profile.up.mean, kept))
@@ -347,6 +368,9 @@ def request_for(
         count_deviation=np.interp(np.log(counts), known, profile.out.deviation),
         tolerated=tolerated,
         caused=caused,
+        pressure=pressure_by_size(
+            caused, used * np.exp(profile.up.mean[order]), np.exp(het), cluster, profile.reference_class
+        ),
         spare=spare,
         corrections=_corrections(profile, cluster, order),
         shares=dict(shares or {}),

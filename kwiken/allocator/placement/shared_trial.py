@@ -21,11 +21,14 @@ from kwiken.allocator.placement.sizing import SizedReplica, Sizing, Sums
 
 
 class _Supposed:
-    """What a replica draws and bears, as plain numbers, which are faster one at a time.
+    """Amounts that a replica draws and bears, as plain numbers, which are faster one at a time.
 
     Attributes:
         cores: by size, what the ledger subtracts for one replica, draw after draw, in numbers of cores.
-        caused: pressure that the ledger adds for one replica, draw after draw, each by source, in shares.
+        caused: by class and size, pressure that the ledger adds for one replica, draw after draw, each by
+            source, in shares.
+        tolerated: by class and size, pressure of others that costs it 5%, by source, in shares.
+        bearable: by class and size, sum of pressure that it bears, by source; None where nothing is promised.
     """
 
     def __init__(self, request: PlacementRequest) -> None:
@@ -33,44 +36,45 @@ class _Supposed:
         self.cores = [[cores, *(cores * share for _, share in extra)] for cores in request.cores.tolist()]
         self.all_cores: list[float] = request.all_cores.tolist()
         self.memory_gb: list[float] = request.memory_gb.tolist()
-        self.caused: list[list[float]] = [request.caused.tolist()]
-        self.caused += [
-            (request.caused * share).tolist() for kind, share in extra if kind is DrawKind.REISSUES
-        ]
-        self.tolerated: list[float] = request.tolerated.tolist()
-        self.per_tolerated: list[float] = (1.0 / request.tolerated).tolist()
-        self.robust = [place for place, value in enumerate(self.tolerated) if value >= FULL_PRESSURE]
-        self.bearable: list[float] | None = None
+        by_class = request.pressure.T
+        copies = [by_class * share for kind, share in extra if kind is DrawKind.REISSUES]
+        self.caused: list[list[list[list[float]]]] = np.stack((by_class, *copies), axis=2).tolist()
+        self.tolerated: list[list[list[float]]] = request.tolerance.T.tolist()
+        self.per_tolerated: list[list[list[float]]] = request.per_tolerance.T.tolist()
+        self.bearable: list[list[list[float]]] | None = None
         if not request.workload.best_effort:
-            self.bearable = (request.tolerated + request.caused).tolist()
-        needed = np.where(request.all_caused > 0, request.all_caused - ROUNDING, -np.inf)
-        self.least_slack: list[float] = needed.tolist()
+            self.bearable = (request.tolerance + request.pressure).T.tolist()
+        needed = np.where(request.all_pressure > 0, request.all_pressure - ROUNDING, -np.inf)
+        self.least_slack: list[list[list[float]]] = needed.T.tolist()
 
 
 class _TriedNode:
     """State of one node with supposed replicas, by the ledger's own arithmetic.
 
-    Pressure and contention depend on the number of the supposed replicas alone, and are kept by that number.
+    Pressure and contention depend on the sizes of the supposed replicas alone, and are kept by these.
     """
 
     def __init__(self, ledger: NodeLedger, node: int) -> None:
         self._whole = float(ledger.free_cores[node]), float(ledger.free_memory_gb[node])
         self._bearable = ledger.bearable(node)
-        self._pressure: list[list[float]] = [ledger.pressure[:, node].tolist()]
+        self.node_class = ledger.cluster.class_numbers[node]
+        self._pressure: dict[tuple[int, ...], list[float]] = {(): ledger.pressure[:, node].tolist()}
         self.free_cores, self.free_memory_gb = self._whole
         self.here: list[SizedReplica] = []
-        self.left: dict[int, float] = {}
-        self.contention: dict[int, tuple[float, bool]] = {}
+        self.sizes: tuple[int, ...] = ()
+        self.left: dict[tuple[tuple[int, ...], int, int], float] = {}
+        self.contention: dict[tuple[tuple[int, ...], int], tuple[float, bool]] = {}
 
     def add(self, replica: SizedReplica, of: _Supposed) -> None:
         self.here.append(replica)
+        self.sizes = (*self.sizes, replica.size)
         for cores in of.cores[replica.size]:
             self.free_cores -= cores
         self.free_memory_gb -= of.memory_gb[replica.size]
 
     def remove(self, replica: SizedReplica, of: _Supposed) -> None:
         others = [one for one in self.here if one is not replica]
-        self.here = []
+        self.here, self.sizes = [], ()
         self.free_cores, self.free_memory_gb = self._whole
         for one in others:
             self.add(one, of)
@@ -78,21 +82,27 @@ class _TriedNode:
     def fits(self, cores: float, memory_gb: float) -> bool:
         return self.free_cores >= cores - ROUNDING and self.free_memory_gb >= memory_gb - ROUNDING
 
-    def pressure(self, of: _Supposed) -> list[float]:
-        """Pressure by source."""
-        while len(self._pressure) <= len(self.here):
-            found = self._pressure[-1]
-            for caused in of.caused:
+    def pressure(self, of: _Supposed, sizes: tuple[int, ...]) -> list[float]:
+        """Pressure by source, with supposed replicas of some sizes."""
+        found = self._pressure.get(sizes)
+        if found is None:
+            found = self.pressure(of, sizes[:-1])
+            for caused in of.caused[self.node_class][sizes[-1]]:
                 found = list(map(add, found, caused))
-            self._pressure.append(found)
-        return self._pressure[len(self.here)]
+            self._pressure[sizes] = found
+        return found
 
-    def slack(self, of: _Supposed) -> list[float]:
+    def slack(self, of: _Supposed, sizes: tuple[int, ...]) -> list[float]:
         """Additional pressure that residents and supposed replicas can bear, by source."""
         bearable: Sequence[float] = self._bearable
-        if self.here and of.bearable is not None:
-            bearable = list(map(min, bearable, of.bearable))
-        return list(map(sub, bearable, self.pressure(of)))
+        if of.bearable is not None:
+            for size in set(sizes):
+                bearable = list(map(min, bearable, of.bearable[self.node_class][size]))
+        return list(map(sub, bearable, self.pressure(of, sizes)))
+
+    def bears(self, of: _Supposed, size: int, sizes: tuple[int, ...]) -> bool:
+        """Whether residents and supposed replicas of some sizes can bear another replica."""
+        return not any(map(lt, self.slack(of, sizes), of.least_slack[self.node_class][size]))
 
 
 class SharedNodesTrial(Sizing):
@@ -112,7 +122,8 @@ class SharedNodesTrial(Sizing):
         for replica in sizing.replicas:
             self.replicas.append(replica)
             self._classes.append(self.ledger.cluster.class_numbers[replica.node])
-            self._left[replica.node] = sizing.left(replica.node)
+            size = replica.size
+            self._left.setdefault(replica.node, {})[size, size] = sizing.left(replica.node, size)
 
     def _node(self, node: int) -> _TriedNode:
         found = self._nodes.get(node)
@@ -128,8 +139,8 @@ class SharedNodesTrial(Sizing):
         self._classes.append(self.ledger.cluster.class_numbers[node])
         self._node(node).add(replica, self._of)
         # Neighbours within what is tolerated leave a replica the same share, and then sums stay true.
-        before = self._left.pop(node, None)
-        if before is not None and before != self.left(node):
+        before = self._left.pop(node, {})
+        if any(left != self.left(node, *key) for key, left in before.items()):
             self._changed(node)
 
     def resize(self, place: int, size: int) -> None:
@@ -138,7 +149,7 @@ class SharedNodesTrial(Sizing):
         self.replicas[place] = SizedReplica(old.node, size, ())
         self._given_back(old)
         self._node(old.node).add(self.replicas[place], self._of)
-        self._sums = Sums()
+        self._changed(old.node)
 
     def clear(self, keep: int = 0) -> None:
         """Drop replicas.
@@ -161,7 +172,14 @@ class SharedNodesTrial(Sizing):
         replica, of = self.replicas[place], self._of
         extra_cores = of.all_cores[size] - of.all_cores[replica.size]
         extra_memory_gb = of.memory_gb[size] - of.memory_gb[replica.size]
-        return self._node(replica.node).fits(extra_cores, extra_memory_gb)
+        on = self._node(replica.node)
+        if not on.fits(extra_cores, extra_memory_gb):
+            return False
+        if size < replica.size or not self.request.pressed or replica.draws:
+            return True
+        others = list(on.sizes)
+        others.remove(replica.size)
+        return on.bears(of, size, tuple(others))
 
     def free(self, node: int) -> tuple[float, float]:
         """Cores and GB of memory of a node that are not drawn."""
@@ -177,46 +195,41 @@ class SharedNodesTrial(Sizing):
         Returns:
             `NO_SIZE` and 0 where the node takes none; else the index of the size, and work per second.
         """
-        loss, refused = self._contention(node)
-        if not refused:
-            sizes = len(self._of.all_cores) if largest is None else largest + 1
-            for size in range(sizes - 1, -1, -1):
-                if self.takes(node, size):
+        sizes = len(self._of.all_cores) if largest is None else largest + 1
+        for size in range(sizes - 1, -1, -1):
+            if self.takes(node, size):
+                loss, refused = self._contention(node, size)
+                if not refused:
                     rate = self.request.rates[size][self.ledger.cluster.class_numbers[node]]
                     return size, rate * (1.0 - loss)
         return NO_SIZE, 0.0
 
-    def left(self, node: int) -> float:
-        """Share of performance that contention leaves a replica, now and with neighbours placed later."""
-        left = self._left.get(node)
-        if left is None:
-            found = self._node(node)
-            left = found.left.get(len(found.here))
-            if left is None:
-                left = found.left[len(found.here)] = 1.0 - max(self._loss(found), self._kept_free)
-            self._left[node] = left
-        return left
+    def _loss_on(self, node: int, size: int, supposed: int) -> float:
+        on, of = self._node(node), self._of
+        key = on.sizes, size, supposed
+        if (loss := on.left.get(key)) is None:
+            outside = list(map(sub, on.pressure(of, on.sizes), of.caused[on.node_class][size][0]))
+            ratio = max(map(truediv, outside, of.tolerated[on.node_class][supposed]))
+            loss = loss_within(ratio)
+            if ratio > 1.0:
+                limits = self.request.tolerance[:, supposed, on.node_class]
+                loss = worst_loss(np.array(outside), limits)
+            on.left[key] = loss
+        return loss
 
-    def _loss(self, on: _TriedNode) -> float:
-        """Share of performance that a replica which is there loses."""
-        outside = list(map(sub, on.pressure(self._of), self._of.caused[0]))
-        ratio = max(map(truediv, outside, self._of.tolerated))
-        if ratio <= 1.0:
-            return loss_within(ratio)
-        return worst_loss(np.array(outside), self.request.tolerated)
-
-    def _contention(self, node: int) -> tuple[float, bool]:
+    def _contention(self, node: int, size: int) -> tuple[float, bool]:
         """What `contention_on` tells about one more replica: share lost, and whether it is refused."""
-        on = self._node(node)
-        known = on.contention.get(len(on.here))
+        on, of = self._node(node), self._of
+        known = on.contention.get((on.sizes, size))
         if known is not None:
             return known
-        of, pressure = self._of, on.pressure(self._of)
-        ratios = list(map(mul, pressure, of.per_tolerated))
-        for place in of.robust:
-            ratios[place] = min(ratios[place], FULL_PRESSURE)
-        ratio = max(ratios)
-        refused = any(map(lt, on.slack(of), of.least_slack))
+        pressure, limits = on.pressure(of, on.sizes), of.tolerated[on.node_class][size]
+        ratios = map(mul, pressure, of.per_tolerated[on.node_class][size])
+        ratio = max(
+            min(one, FULL_PRESSURE) if limit >= FULL_PRESSURE else one
+            for one, limit in zip(ratios, limits, strict=True)
+        )
+        refused = not on.bears(of, size, on.sizes)
         loss = min(ratio, 1.0)
         loss *= loss
         loss *= loss
@@ -224,8 +237,9 @@ class SharedNodesTrial(Sizing):
         if not self.request.workload.best_effort:
             refused = refused or ratio > 1.0 + ROUNDING
         elif ratio > 1.0:
-            loss = float(contention_loss(np.array(pressure)[:, None], self.request.tolerated).max())
-        on.contention[len(on.here)] = loss, refused
+            tolerated = self.request.tolerance[:, size, on.node_class]
+            loss = float(contention_loss(np.array(pressure)[:, None], tolerated).max())
+        on.contention[on.sizes, size] = loss, refused
         return loss, refused
 
     def _given_back(self, replica: SizedReplica) -> None:

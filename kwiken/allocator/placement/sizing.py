@@ -14,7 +14,7 @@ from kwiken.allocator.placement.anti_affinity import AntiAffinity
 from kwiken.allocator.placement.node_ledger import Draw, NodeLedger
 from kwiken.allocator.placement.quality import contention_on, node_scores, worst_loss
 from kwiken.allocator.placement.request import REL_ROUNDING, PlacementRequest
-from kwiken.base.arrays import Bools, Floats
+from kwiken.base.arrays import Bools
 
 
 class SizedReplica(msgspec.Struct, frozen=True, eq=False):
@@ -127,7 +127,8 @@ class Sizing:
         self._allowed = allowed
         self.anti_affinity = AntiAffinity(request.workload.spread, ledger.cluster)
         self.replicas: list[SizedReplica] = []
-        self._left: dict[int, float] = {}  # share of performance left to a replica, by node; see `left`
+        # Share of performance left to a replica by node, its size and the supposed one; see `left`.
+        self._left: dict[int, dict[tuple[int, int], float]] = {}
         self._classes: list[int] = []  # of each replica's node
         self._sums = Sums()
         best_effort = request.workload.best_effort
@@ -159,13 +160,13 @@ class Sizing:
             self._changed(node)
 
     def add_all(self, choice: Iterable[tuple[int, int]]) -> None:
-        """Place replicas where they fit, in turn.
+        """Place replicas where they fit and contention allows them, in turn.
 
         Args:
             choice: pairs of a node and the index of a size; each fits without the others.
         """
         for node, size in choice:
-            if self.takes(node, size):
+            if self.next_on(node, size)[0] == size:
                 self.add(node, size)
 
     def add_while_short(
@@ -200,7 +201,7 @@ class Sizing:
         self._given_back(old)
         draws = self._drawn(old.node, size, oversell=smaller)  # the node may be sold beyond its cores
         self.replicas[place] = SizedReplica(old.node, size, draws)
-        self._sums = Sums()
+        self._changed(old.node)
 
     def clear(self, keep: int = 0) -> None:
         """Give replicas back to the ledger.
@@ -256,10 +257,15 @@ class Sizing:
         request, replica = self.request, self.replicas[place]
         extra_cores = float(request.all_cores[size] - request.all_cores[replica.size])
         extra_memory_gb = float(request.memory_gb[size] - request.memory_gb[replica.size])
-        return self.ledger.fits(replica.node, extra_cores, extra_memory_gb)
+        if not self.ledger.fits(replica.node, extra_cores, extra_memory_gb):
+            return False
+        if not request.pressed:
+            return True
+        new, old = (request.all_pressure[:, one, self._classes[place]] for one in (size, replica.size))
+        return self.ledger.bears(replica.node, new - old, replica.draws[0])
 
     def _drawn(self, node: int, size: int, *, oversell: bool) -> tuple[Draw, ...]:
-        draws = self.request.draws(node, size)
+        draws = self.request.draws(node, size, self.ledger.cluster.class_numbers[node])
         for draw in draws:
             self.ledger.take(draw, oversell=oversell)
         return draws
@@ -272,17 +278,23 @@ class Sizing:
         self._left.pop(node, None)
         self._sums = Sums()
 
-    def left(self, node: int) -> float:
-        """Share of performance that contention leaves a replica, now and with neighbours placed later."""
-        left = self._left.get(node)
-        if left is None:
-            loss = worst_loss(self._outside(node), self.request.tolerated)
-            left = self._left[node] = 1.0 - max(loss, self._kept_free)
+    def left(self, node: int, size: int, supposed: int | None = None) -> float:
+        """Share of performance that contention leaves a replica, now and with neighbours placed later.
+
+        Args:
+            size: index of the size that the replica has.
+            supposed: index of another size to suppose; None for the one it has.
+        """
+        known, key = self._left.setdefault(node, {}), (size, size if supposed is None else supposed)
+        if (left := known.get(key)) is None:
+            left = known[key] = 1.0 - max(self._loss_on(node, *key), self._kept_free)
         return left
 
-    def _outside(self, node: int) -> Floats:
-        """(s,) pressure of others on a replica on a node."""
-        return self.ledger.pressure[:, node] - self.request.caused
+    def _loss_on(self, node: int, size: int, supposed: int) -> float:
+        """Share of performance that a replica loses to others on a node."""
+        request, node_class = self.request, self.ledger.cluster.class_numbers[node]
+        outside = self.ledger.pressure[:, node] - request.pressure[:, size, node_class]
+        return worst_loss(outside, request.tolerance[:, supposed, node_class])
 
     def kinds(self) -> list[Hashable]:
         """Keys of the replicas, equal for replicas that are alike.
@@ -298,7 +310,7 @@ class Sizing:
     def _traits(self, first: int) -> Iterable[tuple[int, int, float]]:
         """Size, class and share of performance left, of the replicas from a position on."""
         return [
-            (one.size, node_class, self.left(one.node))
+            (one.size, node_class, self.left(one.node, one.size))
             for one, node_class in zip(self.replicas[first:], self._classes[first:], strict=True)
         ]
 
@@ -316,7 +328,7 @@ class Sizing:
         if request.corrections:
             together = len(self.replicas) if count is None else count
             rate *= math.exp(request.corrections.get((chosen, together, node_class), 0.0))
-        return rate * self.left(replica.node)
+        return rate * self.left(replica.node, replica.size, chosen)
 
     def forecast(self) -> Forecast:
         """Predicted performance of all replicas together."""
@@ -365,11 +377,13 @@ class Sizing:
             return next((at for at in enough if self._has_room(place, changes[at])), None)
         request, sums = self.request, self._rounded_sums()
         replica, node_class, number = self.replicas[place], self._classes[place], len(self.replicas)
-        now, gone, left = replica.size, sums.rates[place], self.left(replica.node)
+        now, gone = replica.size, sums.rates[place]
         efficiencies, least = request.efficiencies, request.least_rounded
         own, of_class, deviations = sums.by_size[now], sums.by_class[node_class], request.size_deviations
         for at, size in enumerate(changes):
-            came = 0.0 if size is None else request.rates[size][node_class] * left
+            came = 0.0 if size is None else request.rates[size][node_class]
+            if size is not None:
+                came *= self.left(replica.node, now, size)
             total, count = sums.total - gone + came, number - (size is None)
             # Most trials fail by far, and are told from the total.
             if efficiencies[count - 1] * total < least:

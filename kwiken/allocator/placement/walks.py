@@ -173,7 +173,8 @@ def offers_by_size(
     fits &= ~found.refused
     largest = np.maximum.accumulate(np.where(fits, sizes, NO_SIZE), axis=0)
     at = np.maximum(largest, 0) * request.rate.shape[1] + ledger.cluster.class_of[nodes]
-    quality = request.rate.ravel()[at] * (1.0 - found.loss)
+    loss = np.take_along_axis(found.loss, np.maximum(largest, 0), axis=0)
+    quality = request.rate.ravel()[at] * (1.0 - loss)
     quality *= largest != NO_SIZE
     ranks = np.concatenate((quality[-1:], (quality / request.cost.ravel()[at])[::-1]))
     chosen = np.concatenate((largest[-1:], largest[::-1]))

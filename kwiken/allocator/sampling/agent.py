@@ -13,6 +13,7 @@ from kwiken.allocator.placement.quality import contention_on
 from kwiken.allocator.placement.request import PlacementRequest
 from kwiken.allocator.sampling.shared_nodes import NodeProposal, SharedNodes
 from kwiken.base.arrays import Floats, Ints
+from kwiken.model.nodes.nodes import Cluster
 
 FACTOR: Final = 2  # nodes drawn at once, as a multiple of those that are missing
 MAX_ROUNDS: Final = 6  # of draws before the nodes with room are listed
@@ -28,7 +29,6 @@ class SampledKind:
         cores: number of cores of a replica.
         memory_gb: memory of a replica, in units of GB.
         rates: (c,) performance of a replica alone by class of the cluster, work per second.
-        tolerated: (s,) pressure that a replica may be exposed to, a share; None where nothing is promised.
     """
 
     request: PlacementRequest
@@ -36,12 +36,13 @@ class SampledKind:
     cores: float
     memory_gb: float
     rates: Floats
-    tolerated: Floats | None
 
-    def draw(self, job: str, node: int) -> Draw:
+    def draw(self, job: str, node: int, cluster: Cluster) -> Draw:
         """What one replica takes from a node."""
+        request, at = self.request, (slice(None), self.size, cluster.class_numbers[node])
+        tolerated = None if request.workload.best_effort else request.tolerance[at]
         return Draw(
-            DrawKind.REPLICA, job, node, self.cores, self.memory_gb, self.request.all_caused, self.tolerated
+            DrawKind.REPLICA, job, node, self.cores, self.memory_gb, request.all_pressure[at], tolerated
         )
 
 
@@ -53,7 +54,6 @@ def sampled_kind(request: PlacementRequest, size: int) -> SampledKind:
         float(request.all_cores[size]),
         float(request.memory_gb[size]),
         request.rate[size],
-        None if request.workload.best_effort else request.tolerated,
     )
 
 
@@ -67,8 +67,8 @@ def qualities(kind: SampledKind, ledger: NodeLedger, nodes: Ints) -> Floats:
         (m,) work per second; below 0 where newcomer and residents cannot stand each other.
     """
     contention = contention_on(kind.request, ledger, nodes)
-    found = kind.rates[ledger.cluster.class_of[nodes]] * (1.0 - contention.loss)
-    found[contention.refused] -= 2.0 * float(kind.rates.max())
+    found = kind.rates[ledger.cluster.class_of[nodes]] * (1.0 - contention.loss[kind.size])
+    found[contention.refused[kind.size]] -= 2.0 * float(kind.rates.max())
     return np.asarray(found)
 
 
@@ -108,13 +108,18 @@ class PlacingAgent:
         while draws < len(state.versions) // WIDER:
             node = self._best(kind, self.sample(kind, draws))
             if node is not None:
-                return NodeProposal(job, kind.draw(job, node), int(state.versions[node]))
+                return self._proposed(job, kind, node)
             draws *= WIDER
         node = self._best(kind, with_room(kind, state.ledger, np.arange(len(state.versions))))
         if node is None:
             self._full[kind] = state.releases
             return None
-        return NodeProposal(job, kind.draw(job, node), int(state.versions[node]))
+        return self._proposed(job, kind, node)
+
+    def _proposed(self, job: str, kind: SampledKind, node: int) -> NodeProposal:
+        state = self._state
+        draw = kind.draw(job, node, state.ledger.cluster)
+        return NodeProposal(job, draw, int(state.versions[node]))
 
     def _best(self, kind: SampledKind, nodes: Ints) -> int | None:
         """Node with the best predicted performance among some; None if contention allows none of them."""

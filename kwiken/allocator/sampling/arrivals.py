@@ -111,5 +111,5 @@ def restore(state: SharedNodes, kinds: Mapping[str, SampledKind], job: str, work
     kind = kinds[workload]
     if not state.ledger.fits(node, kind.cores, kind.memory_gb) or state.draw_of(job) is not None:
         return False
-    draw = kind.draw(job, node)
+    draw = kind.draw(job, node, state.ledger.cluster)
     return state.commit(NodeProposal(job, draw, int(state.versions[node])))

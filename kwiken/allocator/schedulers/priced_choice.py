@@ -27,6 +27,7 @@ PRICE_RANGE: Final = (0.5, 8.0)  # from the least cost per performance, to the l
 MAX_CANDIDATES: Final = 6
 MAX_SWAPS: Final = 40
 MIN_GAIN: Final = 1e-9  # of cost, that a swap must save
+LEAST_CAUSED: Final = 1e-300  # keeps the number of replicas that a node bears finite
 MAX_SIZES_COMPARED: Final = 32  # by which nodes are told apart, so that their codes are exact
 BITS: Final = np.exp2(np.arange(MAX_SIZES_COMPARED))  # of the sizes that fit, in a node's code
 STEPS: Final = np.arange(PRICES, dtype=np.float64)  # numbers of the prices, from 0
@@ -88,20 +89,24 @@ def priced_choices(
 
 def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
     request, ledger = sizing.request, sizing.ledger
-    open_now = ~contention.refused & sizing.open_nodes()[contention.nodes]
-    nodes, loss = contention.nodes[open_now], contention.loss[open_now]
+    open_now = sizing.open_nodes()[contention.nodes] & ~contention.refused.all(axis=0)
+    nodes, loss = contention.nodes[open_now], contention.loss.T[open_now]
+    refused = contention.refused.T[open_now]
     cores, memory_gb = request.all_cores, request.memory_gb
     if sizing.anti_affinity.shares_nodes:
         most = len(request.efficiencies) - len(sizing.replicas)
         room = np.minimum((ledger.free_cores[nodes] + ROUNDING) // request.all_cores.min(), most)
-        room = np.minimum(room, _bearable(sizing, nodes))
+        bearable = np.where(refused, 0.0, _bearable(sizing, nodes))
+        room = np.minimum(room, bearable.max(axis=1, initial=0.0))
         repeats = np.maximum(room.astype(np.int64), 1)
         counts = np.concatenate([np.arange(1, count + 1) for count in repeats.tolist()] or [nodes])
-        nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats)
+        nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats, axis=0)
+        refused = counts[:, None] > np.repeat(bearable, repeats, axis=0)
         # Replicas of one node are supposed to be of one size here.
         cores, memory_gb = counts[:, None] * cores, counts[:, None] * memory_gb
     fits = ledger.free_cores[nodes][:, None] >= cores - ROUNDING
     fits &= ledger.free_memory_gb[nodes][:, None] >= memory_gb - ROUNDING
+    fits &= ~refused
     classes = ledger.cluster.class_of[nodes]
     left = 1.0 - np.maximum(loss, request.caution.later_loss)
     of_kind, kinds = np.arange(len(nodes)), np.arange(len(nodes))  # one node of each kind; kind of each node
@@ -121,7 +126,7 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
         groups=np.asarray(groups, dtype=np.int64),
         kinds=kinds,
         cost=np.where(fits, cost, np.inf),
-        worth=np.where(fits, request.sure_rate[:, classes].T * left[of_kind][:, None], 0.0),
+        worth=np.where(fits, request.sure_rate[:, classes].T * left[of_kind], 0.0),
         needed=needed,
         repeats_groups=by_zone,
     )
@@ -134,7 +139,7 @@ def _kinds(classes: Ints, fits: Bools, left: Floats) -> tuple[Ints, Ints]:
         The first node of each kind, and (n,) index of the kind of each node.
     """
     codes = np.ldexp(classes, fits.shape[1]) + fits.astype(np.float64) @ BITS[: fits.shape[1]]
-    keys = (codes,) if (left == left[:1]).all() else (left, codes)
+    keys = (codes,) if (left == left[:1]).all() else (*left.T, codes)
     order = np.lexsort(keys)
     starts = np.ones(len(order), dtype=np.bool_)
     starts[1:] = False
@@ -147,19 +152,19 @@ def _kinds(classes: Ints, fits: Bools, left: Floats) -> tuple[Ints, Ints]:
 
 
 def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
-    """(n,) number of replicas that can be added on a node before they harm one another or a resident.
+    """(n, k) number of replicas of a size that can be added on a node before they harm one another or others.
 
     Contention at present only tells about the first one.
     """
     request, ledger = sizing.request, sizing.ledger
-    presses = request.all_caused > 0
-    if not presses.any():
-        return np.full(len(nodes), np.inf)
-    caused = request.all_caused[presses][:, None]
-    spare = request.tolerated[presses][:, None] - ledger.pressure[presses][:, nodes]
-    among = np.floor((spare + ROUNDING) / caused) + 1
-    beside = np.floor((ledger.slack[presses][:, nodes] + ROUNDING) / caused)
-    return np.asarray(np.minimum(among.min(axis=0), beside.min(axis=0)))
+    classes, found = ledger.cluster.class_of[nodes], np.full((len(nodes), len(request.cores)), np.inf)
+    for source in request.pressed:
+        caused, limits = (each[source].T[classes] for each in (request.all_pressure, request.tolerance))
+        spare = limits - ledger.pressure[source][nodes, None]
+        among = np.floor((spare + ROUNDING) / np.maximum(caused, LEAST_CAUSED)) + 1
+        beside = np.floor((ledger.slack[source][nodes, None] + ROUNDING) / np.maximum(caused, LEAST_CAUSED))
+        np.minimum(found, np.minimum(among, beside), out=found, where=caused > 0)
+    return found
 
 
 def _candidates(options: _Options) -> list[tuple[list[int], list[int]]]:

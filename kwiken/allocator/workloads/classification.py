@@ -262,6 +262,7 @@ class Classification:
                 for place, mean in self.corrections.items()
             ),
             work_variation=self.measured.work_variation,
+            reference_class=self.known.reference.node_class,
         )
 
     def _tails(self, kind: str) -> ErrorTails:

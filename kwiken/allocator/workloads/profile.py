@@ -97,6 +97,8 @@ class WorkloadProfile:
         identity: fingerprint of the program and its data; empty for none.
         corrections: places where measured performance departs from the product.
         work_variation: coefficient of variation of the work of calls, 0 or more; None where it is not known.
+        reference_class: name of the class that performance and pressure are relative to; empty in documents
+            of before, whose pressure is taken as alike on every class.
     """
 
     name: str
@@ -115,6 +117,7 @@ class WorkloadProfile:
     identity: str = ""
     corrections: tuple[Correction, ...] = ()
     work_variation: float | None = None
+    reference_class: str = ""
 
     def of_size(self, size: Size) -> WorkloadProfile:
         """The same predictions for replicas of one size only."""
@@ -200,6 +203,7 @@ class _Profile(_Struct, frozen=True):
     identity: str = ""
     corrections: list[Correction] = []
     work_variation: WorkVariation | None = None
+    reference_class: str = ""
     tails: _Tails = _Tails()
     narrowings: _Narrowings = _Narrowings()
 
@@ -277,6 +281,7 @@ def _written(profile: WorkloadProfile) -> _Profile:
         identity=profile.identity,
         corrections=list(profile.corrections),
         work_variation=profile.work_variation,
+        reference_class=profile.reference_class,
         tails=_Tails(
             **{
                 part: min(getattr(profile, part).tails.freedom, MAX_FREEDOM)
@@ -322,6 +327,7 @@ def _read(profile: _Profile) -> WorkloadProfile:
         identity=profile.identity,
         corrections=tuple(profile.corrections),
         work_variation=profile.work_variation,
+        reference_class=profile.reference_class,
     )
 
 

@@ -22,3 +22,5 @@ SOURCES: Final[tuple[str, ...]] = (
     "disk",
     "network",
 )
+# Resources of one core: only what runs on the same core feels them.
+PRIVATE_SOURCES: Final = frozenset({"cpu-int", "cpu-fp", "cpu-branch", "l1i", "l1d", "l2", "tlb"})

@@ -244,13 +244,13 @@ def _documents(
         read_text(path, most)
         for path, most in ((nodes, MAX_NODES_FILE), (workloads, MAX_WORKLOADS_FILE), (profiles, MAX_PROFILES))
     ]
-    from kwiken.allocator.workloads.profile import profiles_from_json
     from kwiken.allocator.workloads.workload import workloads_from_toml
+    from kwiken.cli.placing.target_inputs import profiles_by_name
     from kwiken.model.nodes.document import nodes_from_toml
 
     cluster = nodes_from_toml(texts[0], where=nodes)
     wanted = workloads_from_toml(texts[1], where=workloads)
-    by_name = {profile.name: profile for profile in profiles_from_json(texts[2], where=profiles)}
+    by_name = profiles_by_name(texts[2], where=profiles)
     _check_profiles(wanted, by_name, workloads, profiles)
     return cluster, wanted, by_name
 

@@ -19,7 +19,7 @@ from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.provisioning.offers import prices_from_toml
 from kwiken.allocator.provisioning.renting import NodeRenter
 from kwiken.allocator.schedulers.names import scheduler
-from kwiken.allocator.workloads.profile import profiles_from_json
+from kwiken.allocator.workloads.profile import WorkloadProfile, profiles_from_json
 from kwiken.allocator.workloads.workload import Workload, workloads_from_toml
 from kwiken.apps.console.output import note, read_text
 from kwiken.base.errors import InputError
@@ -136,10 +136,7 @@ def requests_of(
     wanted = [one for one in workloads if one.service in names or (one.best_effort and not one.service)]
     if left := [one.name for one in workloads if one not in wanted]:
         note(f"note: of other services, and so neither started nor given room: {', '.join(left)}")
-    profiles = {
-        one.name: one
-        for one in profiles_from_json(read_text(profiles_file, MAX_PROFILES), where=profiles_file)
-    }
+    profiles = profiles_by_name(read_text(profiles_file, MAX_PROFILES), where=profiles_file)
     for one in wanted:
         if one.name not in profiles:
             raise InputError(
@@ -148,6 +145,18 @@ def requests_of(
     played_speeds(cluster, nodes_file)  # raises for a class without one
     caution = Caution(confidence=CONFIDENCE)
     return cluster, [request_for(one, profiles[one.name], cluster, caution) for one in wanted]
+
+
+def profiles_by_name(text: str, *, where: str) -> dict[str, WorkloadProfile]:
+    """Profiles by the name of their workload; a note names those of before, without a reference class."""
+    profiles = {one.name: one for one in profiles_from_json(text, where=where)}
+    old = [one.name for one in profiles.values() if not one.reference_class and one.caused.mean.any()]
+    if old:
+        note(
+            f"note: {where} states no reference class, so pressure is scaled by size and load, and taken as "
+            f"alike on every class; classify again: {', '.join(old)}"
+        )
+    return profiles
 
 
 def refuse_best_effort(workloads: Sequence[Workload], where: str) -> None:

@@ -41,6 +41,9 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             None if it is not known.
         cost_per_hour: cost of one node in an hour, in any currency; None for none. All classes have one, or
             none has.
+        has: amount of each shared resource that one node has, by source of contention, such as GB/s of memory
+            bandwidth or MB of cache; one unit for one source in all classes. Pressure on a resource that a
+            class does not state is taken as on the reference class.
     """
 
     name: str
@@ -48,6 +51,7 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     memory_gb: float
     speed: float | None = None
     cost_per_hour: float | None = None
+    has: dict[str, float] = {}
 
     def __post_init__(self) -> None:
         """Check names and bounds."""
@@ -59,6 +63,8 @@ class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             value = getattr(self, name)
             if value is not None:
                 check_bounded(name, value, MAX_FACTOR)
+        for source, amount in self.has.items():
+            check_bounded(f"has.{source}", amount, MAX_FACTOR)
 
 
 @dataclass(frozen=True, slots=True)

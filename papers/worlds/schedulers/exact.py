@@ -202,24 +202,37 @@ def _contention(
     present: list[list[int]],
 ) -> None:
     """Pressure stays within the slack of residents, and every present newcomer's tolerance."""
-    caused = np.array([one.all_caused for one in requests])
+    caused = np.array([one.caused for one in requests])
+    classes, of_size = ledger.cluster.class_numbers, dict[int, int]()  # presence by column of replicas
     for source in np.flatnonzero(caused.any(axis=0) | ledger.pressure.any(axis=1)).tolist():
         for node in range(len(ledger.cluster.nodes)):
             pressure = [
-                (column, float(one.all_caused[source]))
+                (column, weight)
                 for one, x in zip(requests, replicas, strict=True)
-                for column in x[node]
+                for column, weight in zip(
+                    x[node], one.all_pressure[source, :, classes[node]].tolist(), strict=True
+                )
             ]
             if caused[:, source].any():
                 program.row(pressure, high=max(float(ledger.slack[source, node]), 0.0))
-            for request, z in zip(requests, present, strict=True):
-                tolerated = float(request.tolerated[source])
-                if tolerated >= 1.0:
-                    continue
-                bound = tolerated + float(request.caused[source]) - float(ledger.pressure[source, node])
-                # Where the workload is not there, the bound is lifted to the most pressure there can be.
-                most = sum(program.upper[column] * weight for column, weight in pressure)
-                program.row([*pressure, (z[node], most - bound)], high=most)
+            # Where a workload is not there, its bound is lifted to the most pressure there can be.
+            most = sum(program.upper[column] * weight for column, weight in pressure)
+            for request, x, z in zip(requests, replicas, present, strict=True):
+                at = source, slice(None), classes[node]
+                for size, (tolerated, own) in enumerate(
+                    zip(request.tolerance[at].tolist(), request.pressure[at].tolist(), strict=True)
+                ):
+                    bound = tolerated + own - float(ledger.pressure[source, node])
+                    if tolerated >= 1.0 or (size and not request.pressed):
+                        continue
+                    there = z[node]
+                    if request.pressed:
+                        column = x[node][size]
+                        if column not in of_size:
+                            (of_size[column],) = program.columns(1, upper=1)
+                            program.row([(column, 1.0), (of_size[column], -program.upper[column])], high=0)
+                        there = of_size[column]
+                    program.row([*pressure, (there, most - bound)], high=most)
 
 
 @dataclass(frozen=True)

@@ -204,4 +204,4 @@ def _needs(sizing: Sizing) -> Floats:
     request = sizing.request
     promised = not request.workload.best_effort
     needs = 1.0 - request.tolerated if promised else np.full(len(SOURCES), -np.inf)
-    return np.concatenate((needs, np.minimum(request.all_caused, EMPTY)))
+    return np.concatenate((needs, np.minimum(request.caused, EMPTY)))

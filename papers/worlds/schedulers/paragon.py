@@ -97,7 +97,7 @@ class ParagonScheduler:
         nodes = with_room(sizing, wanted.size, np.flatnonzero(free))
         spare, margin = differences(sizing, nodes, self.margin)
         while len(sizing.replicas) < wanted.count and nodes.size:
-            alive = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
+            alive = _tolerable(spare, request.caused) & _tolerable(margin, -request.tolerated)
             if not alive.any():  # both filters alone left nodes, and no node passed both
                 alive = np.ones(len(nodes), dtype=np.bool_)
             if self.by_class:
@@ -114,13 +114,15 @@ class ParagonScheduler:
 
 
 def differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats, Floats]:
-    """(s, m) what residents can bear beyond the newcomer, and the newcomer beyond what is there.
+    """(s, m) what residents can bear beyond a reserved replica, and the replica beyond what is there.
 
     Both are less by the share that is kept free.
     """
-    request, ledger = sizing.request, sizing.ledger
-    spare = np.minimum(ledger.slack[:, nodes], FULL) - (request.all_caused + kept)[:, None]
-    margin = (request.tolerated - kept)[:, None] - np.minimum(ledger.pressure[:, nodes], FULL)
+    request, ledger, size = sizing.request, sizing.ledger, reservation(sizing.request).size
+    classes = ledger.cluster.class_of[nodes]
+    caused, tolerated = (each[:, size][:, classes] for each in (request.all_pressure, request.tolerance))
+    spare = np.minimum(ledger.slack[:, nodes], FULL) - (caused + kept)
+    margin = (tolerated - kept) - np.minimum(ledger.pressure[:, nodes], FULL)
     return spare, margin
 
 
@@ -131,17 +133,16 @@ def _distance(spare: Floats, margin: Floats) -> Floats:
 
 
 def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
-    """Those of some nodes where both sides tolerate each other with a margin.
-
-    All nodes are compared, because two passes over whole arrays are faster than one that gathers columns.
-    """
-    request, ledger = sizing.request, sizing.ledger
-    least_slack, most_pressure = request.all_caused + kept - ROUNDING, request.tolerated - kept + ROUNDING
+    """Those of some nodes where both sides tolerate each other with a margin."""
+    request, ledger, size = sizing.request, sizing.ledger, reservation(sizing.request).size
+    classes = ledger.cluster.class_of[nodes]
+    least_slack = request.all_pressure[:, size] + kept - ROUNDING
+    most_pressure = request.tolerance[:, size] - kept + ROUNDING
     # Pressure above `FULL` counts as `FULL`.
     most_pressure[most_pressure >= FULL] = np.inf
-    fine: Bools = np.all(ledger.slack >= least_slack[:, None], axis=0)
-    fine &= np.all(ledger.pressure <= most_pressure[:, None], axis=0)
-    return np.asarray(nodes[fine[nodes]])
+    fine: Bools = np.all(ledger.slack[:, nodes] >= least_slack[:, classes], axis=0)
+    fine &= np.all(ledger.pressure[:, nodes] <= most_pressure[:, classes], axis=0)
+    return np.asarray(nodes[fine])
 
 
 def with_room(sizing: Sizing, size: int, nodes: Ints) -> Ints:

@@ -42,7 +42,7 @@ def test_a_move_by_use_needs_memory_and_no_cores(memory_gb: float, free: bool) -
 def loud_and_quiet(pressure: float, rate: float) -> Adaptation:
     """A workload that presses on disk on one node, and on the other one of a rate that tolerates 0.3 there."""
     nodes = cluster({"quick": 2})
-    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=pressure))
+    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=2 * pressure))  # of eight cores
     quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.3))
     return standing(
         nodes,
@@ -261,7 +261,7 @@ def test_a_period_says_how_many_nodes_it_is_to_free() -> None:
 def test_a_node_is_allowed_where_residents_tolerate_the_sources_that_the_workload_presses_on() -> None:
     """The resident may already be short on the network, on which the workload does not press."""
     nodes = cluster({"quick": 2})
-    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=0.25))
+    loud = profile(RATES, {"quick": 1.0}, caused=over_sources(0.0, disk=0.5))  # of eight cores
     quiet = profile(RATES, {"quick": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.25, network=0.25))
     adaptation = standing(
         nodes,

@@ -136,7 +136,7 @@ def test_contention_costs_a_trial_as_much_as_a_replica_that_is_placed(seed: int)
     for node in range(20):
         if node not in at(sizing) and sizing.takes(node, 0):
             sizing.add(node, 0)
-            assert trial.left(node) == pytest.approx(sizing.left(node), rel=1e-12)
+            assert trial.left(node, 0) == pytest.approx(sizing.left(node, 0), rel=1e-12)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -284,8 +284,8 @@ def test_best_effort_work_takes_no_node_where_contention_leaves_nothing() -> Non
     request = replace(requested(None, about, nodes), shares={DrawKind.REISSUES: 0.2})
     sizing = Sizing(request, ledger)
     trial = OwnNodesTrial(sizing, np.arange(2))
-    assert trial.left(0) == 0.0
-    assert trial.left(1) > 0.0
+    assert trial.left(0, 0) == 0.0
+    assert trial.left(1, 0) > 0.0
     assert trial.add_while_short(iter([(0, 0), (1, 0)]), set()) == (0, 0)
     assert at(trial) == []
     scheduler("thrifty").place(sizing)

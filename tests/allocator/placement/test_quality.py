@@ -35,7 +35,7 @@ def refusals(request: PlacementRequest, ledger: NodeLedger) -> set[bool]:
     """Whether the only node is refused, by each of the three ways to ask: one value where they agree."""
     sizing = Sizing(request, ledger)
     return {
-        bool(contention_on(request, ledger).refused[0]),
+        bool(contention_on(request, ledger).refused[0, 0]),
         *(one.next_on(0, None)[0] == NO_SIZE for one in (sizing, SharedNodesTrial(sizing))),
     }
 
@@ -51,7 +51,7 @@ def test_a_node_is_refused_beyond_what_newcomer_and_resident_tolerate(
     resident(ledger, over_sources(0.0, disk=pressed), over_sources(1.0, disk=0.5))
     request = newcomer(over_sources(1.0, disk=0.5), over_sources(0.0, disk=caused))
     assert refusals(request, ledger) == {refused}
-    assert ledger.bears(0, request.all_caused) == (caused == 0.5)
+    assert ledger.bears(0, request.pressure_on(0, 0, NODES)) == (caused == 0.5)
 
 
 @pytest.mark.parametrize(("caused", "refused"), [(0.0, False), (0.01, True)])
@@ -64,7 +64,7 @@ def test_a_resident_under_too_much_pressure_refuses_only_work_that_adds_to_that_
     assert ledger.slack.min() < -0.5
     request = newcomer(over_sources(1.0), over_sources(0.0, disk=0.1, network=caused))
     assert refusals(request, ledger) == {refused}
-    assert ledger.bears(0, request.all_caused) == (not refused)
+    assert ledger.bears(0, request.pressure_on(0, 0, NODES)) == (not refused)
 
 
 @pytest.mark.parametrize(("tolerated", "refused"), [(0.32, True), (0.36, False)])
@@ -90,7 +90,7 @@ def test_pressure_beyond_what_is_tolerated_by_rounding_alone_costs_what_is_toler
     ledger = NodeLedger(NODES)
     resident(ledger, over_sources(0.0, disk=0.5 * (1 + 0.5e-9)), None)
     request = newcomer(over_sources(1.0, disk=0.5), over_sources(0.0))
-    assert contention_on(request, ledger).loss[0] == 0.05
+    assert contention_on(request, ledger).loss[0, 0] == 0.05
     sizing = Sizing(request, ledger)
     for one in (sizing, SharedNodesTrial(sizing)):
         assert one.next_on(0, None) == (0, 1e3 * (1 - 0.05))

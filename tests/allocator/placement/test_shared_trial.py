@@ -54,7 +54,7 @@ def told(sizing: Sizing) -> tuple[object, ...]:
         [sizing.free(node) for node in nodes],
         [sizing.takes(node, size) for node in nodes for size in sizes],
         [sizing.next_on(node, largest) for node in nodes for largest in (None, 0)],
-        [(one.node, one.size, sizing.left(one.node)) for one in sizing.replicas],
+        [(one.node, one.size, sizing.left(one.node, one.size)) for one in sizing.replicas],
         (forecast.performance, forecast.deviation, forecast.needed, forecast.met, sizing.cost),
     )
 

@@ -84,8 +84,8 @@ def cheapest(requests: list[PlacementRequest], resident: PlacementRequest | None
         # Each replica is beside no more than it tolerates.
         borne = all(
             np.all(
-                np.minimum(ledger.pressure[:, one.node] - sizing.request.caused, 1.0)
-                <= sizing.request.tolerated + 1e-9
+                np.minimum(ledger.pressure[:, one.node] - one.draws[0].caused, 1.0)
+                <= sizing.request.tolerance[:, one.size, NODES.class_of[one.node]] + 1e-9
             )
             for sizing in sizings
             for one in sizing.replicas

@@ -266,7 +266,7 @@ def test_no_more_replicas_share_a_node_than_bear_one_another_at_any_source() -> 
     ledger = NodeLedger(nodes)
     delicate = profile({1: 1e3}, {"top": 1.0}, name="there", tolerated=over_sources(1.0, disk=0.35))
     Sizing(requested(1e3, delicate, nodes), ledger).add(1, 0)
-    assert _bearable(Sizing(request, ledger), np.arange(2)).tolist() == [2.0, 1.0]
+    assert _bearable(Sizing(request, ledger), np.arange(2)).tolist() == [[2.0], [1.0]]
 
 
 def test_of_each_group_the_node_that_comes_first_stays_in_its_place() -> None:

@@ -58,7 +58,9 @@ def test_choices_are_those_of_the_long_way(seed: int) -> None:
         resident = Sizing(drawn(rng, nodes, f"r{number}"), ledger)
         for node in np.flatnonzero(rng.random(25) < 0.4).tolist():
             size = int(rng.integers(len(resident.request.cores)))
-            if resident.takes(node, size) and ledger.bears(node, resident.request.all_caused):
+            if resident.takes(node, size) and ledger.bears(
+                node, resident.request.pressure_on(node, size, nodes)
+            ):
                 resident.add(node, size)
     sizing = Sizing(drawn(rng, nodes, "placed"), ledger)
     for node in rng.choice(25, int(rng.integers(3)), replace=False).tolist():

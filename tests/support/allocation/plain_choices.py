@@ -53,19 +53,24 @@ def priced_choices(
 
 def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
     request, ledger = sizing.request, sizing.ledger
-    open_now = ~contention.refused & sizing.open_nodes()[contention.nodes]
-    nodes, loss = contention.nodes[open_now], contention.loss[open_now]
+    open_now = ~contention.refused.all(axis=0) & sizing.open_nodes()[contention.nodes]
+    nodes, loss = contention.nodes[open_now], contention.loss.T[open_now]
+    most_of_size = np.where(
+        contention.refused.T[open_now], 0.0, _bearable(sizing, contention.nodes[open_now])
+    )
     number = np.zeros(len(nodes), dtype=np.int64)  # of the replica on its node
     if sizing.anti_affinity.shares_nodes:
         most = len(request.efficiencies) - len(sizing.replicas)
         room = np.minimum((ledger.free_cores[nodes] + ROUNDING) // request.all_cores.min(), most)
-        room = np.minimum(room, _bearable(sizing, nodes))
+        room = np.minimum(room, most_of_size.max(axis=1, initial=0.0))
         repeats = np.maximum(room.astype(np.int64), 1)
         number = np.concatenate([np.arange(count) for count in repeats.tolist()] or [number])
-        nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats)
+        nodes, loss = np.repeat(nodes, repeats), np.repeat(loss, repeats, axis=0)
+        most_of_size = np.repeat(most_of_size, repeats, axis=0)
     # Replicas of one node are supposed to be of one size here.
     fits = ledger.free_cores[nodes][:, None] >= (number + 1)[:, None] * request.all_cores - ROUNDING
     fits &= ledger.free_memory_gb[nodes][:, None] >= (number + 1)[:, None] * request.memory_gb - ROUNDING
+    fits &= (number + 1)[:, None] <= most_of_size if sizing.anti_affinity.shares_nodes else most_of_size > 0
     classes = ledger.cluster.class_of[nodes]
     common = request.base_deviation**2 + float(np.median(request.count_deviation)) ** 2
     own = common + request.size_deviation**2 + request.class_deviation[:, None] ** 2
@@ -85,7 +90,7 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
         groups=np.asarray(groups, dtype=np.int64),
         fits=fits,
         cost=np.where(fits, cost, np.inf),
-        worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left[:, None], 0.0),
+        worth=np.where(fits, (request.rate / sure.reshape(own.shape).T)[:, classes].T * left, 0.0),
         needed=needed,
     )
 

@@ -65,11 +65,12 @@ def paragon(sizing: Sizing, *, by_class: bool = True, kept: float = 0.0) -> None
 
     def chosen(nodes: list[int], size: int) -> int:
         rate = request.rate[size, ledger.cluster.class_of[nodes]]
-        spare = np.minimum(ledger.slack[:, nodes], 1.0) - request.all_caused[:, None] - kept
-        margin = request.tolerated[:, None] - kept - np.minimum(ledger.pressure[:, nodes], 1.0)
+        at = slice(None), size, ledger.cluster.class_of[nodes]
+        spare = np.minimum(ledger.slack[:, nodes], 1.0) - request.all_pressure[at] - kept
+        margin = request.tolerance[at] - kept - np.minimum(ledger.pressure[:, nodes], 1.0)
         fine = np.all((spare >= -ROUNDING) & (margin >= -ROUNDING), axis=0)
         if not fine.any():
-            fine = _tolerable(spare, request.all_caused) & _tolerable(margin, -request.tolerated)
+            fine = _tolerable(spare, request.caused) & _tolerable(margin, -request.tolerated)
         if not fine.any():
             fine = np.ones(len(nodes), dtype=np.bool_)
         if by_class:
@@ -102,7 +103,7 @@ def hashed(sizing: Sizing) -> None:
     """The walk over an index of every class that is built anew for each replica (LSH, section 2.7)."""
     request, ledger = sizing.request, sizing.ledger
     wanted = reservation(request)
-    needs = np.concatenate((1.0 - request.tolerated, np.minimum(request.all_caused, 1.0)))
+    needs = np.concatenate((1.0 - request.tolerated, np.minimum(request.caused, 1.0)))
     if request.workload.best_effort:
         needs[: len(SOURCES)] = -np.inf
     classes = np.argsort(-request.rate[wanted.size], kind="stable").tolist()
@@ -160,8 +161,9 @@ def performance(sizing: Sizing) -> float:
     total = 0.0
     for replica in sizing.replicas:
         node_class = int(ledger.cluster.class_of[replica.node])
-        outside = np.maximum(ledger.pressure[:, replica.node] - request.caused, 0.0)
-        loss = float(contention_loss(outside[:, None], request.tolerated).max())
+        at = slice(None), replica.size, node_class
+        outside = np.maximum(ledger.pressure[:, replica.node] - request.pressure[at], 0.0)
+        loss = float(contention_loss(outside[:, None], request.tolerance[at]).max())
         kept_free = 0.0 if request.workload.best_effort else request.caution.later_loss
         factor = np.exp(request.corrections.get((replica.size, count, node_class), 0.0))
         total += request.rate[replica.size, node_class] * factor * (1 - max(loss, kept_free))

@@ -29,8 +29,8 @@ class SuitableQuality:
 
     def __init__(self, past: Sequence[PlacementRequest], cluster: Cluster, share: float) -> None:
         self._share, self._cluster = share, cluster
-        self._caused = np.array([one.all_caused for one in past])
-        self._tolerated = np.array([one.tolerated for one in past])
+        self._caused = np.array([one.all_pressure[:, one.typical_size] for one in past])
+        self._tolerated = np.array([one.tolerance[:, one.typical_size] for one in past])
         self._classes = np.array([self.classes(one) for one in past])
         met = self._classes.mean(axis=0)[cluster.class_of]
         self._met = np.sort(met)
@@ -61,8 +61,8 @@ class SuitableQuality:
     def of_node(self, ledger: NodeLedger, node: int) -> float:
         """Quality that a node offers to one more job, from 0 to 100."""
         pressure, slack = np.minimum(ledger.pressure[:, node], 1.0), ledger.slack[:, node]
-        suits = self._classes[:, int(ledger.cluster.class_of[node])]
-        suits = suits & np.all(self._tolerated + ROUNDING >= pressure, axis=1)
-        suits &= np.all(self._caused <= np.maximum(slack, 0.0) + ROUNDING, axis=1)
+        at = int(ledger.cluster.class_of[node])
+        suits = self._classes[:, at] & np.all(self._tolerated[:, :, at] + ROUNDING >= pressure, axis=1)
+        suits &= np.all(self._caused[:, :, at] <= np.maximum(slack, 0.0) + ROUNDING, axis=1)
         met = float(suits.mean())
         return WHOLE * float(np.searchsorted(self._met, met + ROUNDING, side="right")) / len(self._met)
