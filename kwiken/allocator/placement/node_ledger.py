@@ -107,10 +107,10 @@ class NodeLedger:
         """
         borne = (self.slack[:, node] >= caused - ROUNDING) | (caused <= 0)
         if by is not None and by.tolerated is not None and not borne.all():
-            others = [one for one in self._residents[node] if one is not by and one.tolerated is not None]
             limits = np.full(len(SOURCES), np.inf)
-            for one in others:
-                limits = np.minimum(limits, one.tolerated + one.caused)
+            for one in self._residents[node]:
+                if one is not by and one.tolerated is not None:
+                    np.minimum(limits, one.tolerated + one.caused, out=limits)
             borne = (limits - self.pressure[:, node] >= caused - ROUNDING) | (caused <= 0)
         return bool(borne.all())
 
