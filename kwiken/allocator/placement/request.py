@@ -14,9 +14,9 @@ import numpy as np
 
 from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
-from kwiken.allocator.placement.pressure import MIN_TOLERATED, pressure_by_size, tolerance_by_size
 from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.latency_limit import UNKNOWN_VARIATION, spare_within
+from kwiken.allocator.workloads.pressure import MIN_TOLERATED, pressure_by_size, tolerance_by_size
 from kwiken.allocator.workloads.profile import WorkloadProfile
 from kwiken.allocator.workloads.workload import Measure, Workload
 from kwiken.base.arrays import Bools, Floats, Ints
