@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from kwiken.loadtest.generator.open_loop import OpenLoop, plan
 from kwiken.loadtest.inputs.arrivals import Arrivals
 from kwiken.loadtest.inputs.queries import Queries
-from kwiken.loadtest.results.outcome import RequestOutcome
+from kwiken.loadtest.results.outcome import RequestOutcome, SentRequest
 
 
 class World:
@@ -40,13 +40,13 @@ class World:
     def _at(self, moment: float, action: Callable[[], object]) -> None:
         heapq.heappush(self._due, (moment, next(self._numbers), action))
 
-    def send(self, _query: int, _parent: str) -> tuple[int, str | None, int, float]:
+    def send(self, _query: int, _parent: str) -> SentRequest:
         self.in_service += 1
         self.most = max(self.most, self.in_service)
         self._at(self.serve(self.now), greenlet.getcurrent().switch)
         self._main.switch()
         self.in_service -= 1
-        return 200, None, 1, 1.0
+        return SentRequest(200, None, 1)
 
     def spawn(self, work: Callable[..., None], *args: object) -> None:
         self._at(self.now, lambda: greenlet.greenlet(work).switch(*args))
@@ -158,9 +158,9 @@ def test_each_request_carries_a_trace_of_its_own() -> None:
     parents: list[str] = []
     outcomes: list[RequestOutcome] = []
 
-    def send(_: int, parent: str) -> tuple[int, str | None, int, float]:
+    def send(_: int, parent: str) -> SentRequest:
         parents.append(parent)
-        return 200, None, 1, 1.0
+        return SentRequest(200, None, 1)
 
     world = World(lambda now: now)
     loop = OpenLoop(
@@ -185,7 +185,7 @@ def test_each_request_carries_a_trace_of_its_own() -> None:
 def test_a_killed_request_counts_as_interrupted() -> None:
     outcomes: list[RequestOutcome] = []
 
-    def send(_: int, __: str) -> tuple[int, str | None, int, float]:
+    def send(_: int, __: str) -> SentRequest:
         raise KeyboardInterrupt
 
     world = World(lambda now: now)

@@ -150,8 +150,14 @@ def _print(result: LoadResult) -> None:
     say(f"{report.duration_s:g} s at {result.ready.target.url}{cut}", "")
     print_table("Requests", ("", "count"), rows)
     say("")
-    columns = ("milliseconds", "answered", "failures as endless", "start lag")
-    ladders = (report.latency, report.latency_with_failures, report.start_lag)
+    named = {
+        "first item": report.first_item,
+        "answered": report.latency,
+        "failures as endless": report.latency_with_failures,
+        "start lag": report.start_lag,
+    }
+    ladders = [ladder for ladder in named.values() if ladder is not None]
+    columns = ("milliseconds", *(name for name, ladder in named.items() if ladder is not None))
     steps = [
         (name.removesuffix("_ms").replace("p999", "p99.9"), *(_cell(ladder[name]) for ladder in ladders))
         for name in report.latency

@@ -7,8 +7,10 @@ up as latency of that system. Locust's own session takes about three times the C
 
 from __future__ import annotations
 
+import math
 import select
 import socket
+import time
 from collections.abc import Callable
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +27,7 @@ from kwiken.base.printable import printable
 from kwiken.loadtest.inputs.headers import Headers
 from kwiken.loadtest.inputs.queries import Queries
 from kwiken.loadtest.inputs.settings import LoadTarget
+from kwiken.loadtest.results.outcome import SentRequest
 
 if TYPE_CHECKING:
     from kwiken.runtime.wire.tls.clients import ClientTls
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 _BLOCK = 64 * 1024
 MAX_ANSWER = 64 * 1024 * 1024
 _UTILITY = "kw-utility"
+_TYPE = "content-type"
+_STREAMS = ("text/event-stream", "application/x-ndjson")
 # Locust's command replaces select.poll by a version that waits in the event loop; polling without waiting
 # needs no loop.
 _poll: Callable[[], Any] = monkey.get_original("select", "poll")
@@ -78,6 +83,9 @@ class _Answer(HTTPResponseParser):
         self.kept = b""
         self.done = False
         self.size = 0
+        self.streams = False
+        self.first_at = math.nan
+        self._last = b""
         self._name = ""
         self._value = ""
         self._in_value = False
@@ -91,6 +99,13 @@ class _Answer(HTTPResponseParser):
             return 1.0  # a header of this name that means something else
         return utility if 0 <= utility <= 1 else 1.0
 
+    @property
+    def broken_off(self) -> str | None:
+        """Reason of the failure of a stream that ends by an error; None for any other answer."""
+        lines = self._last.rstrip().split(b"\n")[-2:]
+        failed = lines[-1].startswith(b'{"error":') or lines[0] == b"event: error"
+        return "stream broke off" if failed else None
+
     def at_end(self) -> None:
         """Handle the end of the connection; a response that is not complete is an error."""
         if not self.done:
@@ -101,6 +116,10 @@ class _Answer(HTTPResponseParser):
 
     def _on_body(self, data: bytes) -> None:
         self.size += len(data)
+        if self.streams:
+            if math.isnan(self.first_at):
+                self.first_at = time.monotonic()
+            self._last = (self._last + data)[-MAX_FAILURE_BYTES:]
         if self.size > MAX_ANSWER:
             raise ValueError("answer too large")
         if self._keep and len(self.kept) < MAX_FAILURE_BYTES and not 200 <= self.get_code() < 300:  # noqa: PLR2004 - "successful"
@@ -120,6 +139,8 @@ class _Answer(HTTPResponseParser):
 
     def _on_header_value(self, text: str) -> None:
         self._in_value = True
+        if len(self._name) == len(_TYPE) and self._name.lower() == _TYPE:
+            self.streams = self.streams or text.startswith(_STREAMS)
         if len(self._name) == len(_UTILITY) and self._name.lower() == _UTILITY:
             self._value += text
 
@@ -173,30 +194,27 @@ class Client:
         tail = f"{kind}\r\nContent-Length: %d\r\n\r\n%b".encode("ascii")
         self._tails = tuple(tail % (len(body), body) if body else b"\r\n\r\n" for body in queries.bodies)
 
-    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
-        """Send one request and read the whole response.
-
-        Returns:
-            HTTP status (0 without a response), reason of failure (None for 200 to 299), size of the body in
-            bytes, and the utility that the response states, from 0 to 1 (1 for a whole answer).
-        """
+    def send(self, query: int, traceparent: str) -> SentRequest:
+        """Send one request and read the whole response; a stream that ends by an error has failed."""
         # One timer for the whole request: a socket timeout would start again with each packet.
         timer = gevent.Timeout.start_new(self._timeout_s)
         try:
             head = self._heads[query if len(self._heads) > 1 else 0]
-            status, size, utility = self._exchange(head + traceparent.encode("ascii") + self._tails[query])
+            began = time.monotonic()
+            answer = self._exchange(head + traceparent.encode("ascii") + self._tails[query])
         except gevent.Timeout as hit:
             if hit is not timer:
                 raise
-            return 0, "timeout", 0, 1.0
+            return SentRequest(0, "timeout", 0)
         except (OSError, HTTPException, ValueError) as error:
-            return 0, _reason(error), 0, 1.0
+            return SentRequest(0, _reason(error), 0)
         finally:
             timer.close()
-        reason = None if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004 - "successful"
-        return status, reason, size, utility
+        status = answer.get_code()
+        reason = answer.broken_off if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004 - "successful"
+        return SentRequest(status, reason, answer.size, answer.utility, answer.first_at - began)
 
-    def _exchange(self, request: bytes) -> tuple[int, int, float]:
+    def _exchange(self, request: bytes) -> _Answer:
         connection = self._take()
         try:
             sock = connection.sock
@@ -218,7 +236,7 @@ class Client:
             connection.sock.close()
         if self.first_failure is None and not 200 <= answer.get_code() < 300:  # noqa: PLR2004 - "successful"
             self.first_failure = failure_text(answer.get_code(), answer.kept)
-        return answer.get_code(), answer.size, answer.utility
+        return answer
 
     def _take(self) -> _Connection:
         """Most recently used idle connection that is still open, else a new one."""

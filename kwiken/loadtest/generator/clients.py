@@ -8,6 +8,7 @@ from kwiken.loadtest.generator.client import Client
 from kwiken.loadtest.inputs.headers import Headers
 from kwiken.loadtest.inputs.queries import Queries
 from kwiken.loadtest.inputs.settings import LoadTarget
+from kwiken.loadtest.results.outcome import SentRequest
 
 
 class RequestSender(Protocol):
@@ -19,7 +20,7 @@ class RequestSender(Protocol):
 
     first_failure: str | None
 
-    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
+    def send(self, query: int, traceparent: str) -> SentRequest:
         """Send one request; see `Client.send`."""
 
     def check(self) -> None:

@@ -21,6 +21,7 @@ from kwiken.base.varints import read_varint, varint
 from kwiken.loadtest.inputs.headers import Headers
 from kwiken.loadtest.inputs.queries import Queries
 from kwiken.loadtest.inputs.settings import LoadTarget
+from kwiken.loadtest.results.outcome import SentRequest
 
 MAX_ANSWER: Final = 64 * 1024 * 1024
 MAX_DETAILS: Final = 300  # characters of a status that are quoted
@@ -86,12 +87,11 @@ class GrpcClient:
         self._watcher.start(self._wake)
         self.first_failure: str | None = None
 
-    def send(self, query: int, traceparent: str) -> tuple[int, str | None, int, float]:
+    def send(self, query: int, traceparent: str) -> SentRequest:
         """Send one request and wait for its answer; see `Client.send`.
 
         Returns:
-            HTTP's status for gRPC's (0 without an answer), reason of failure, size of the answer in bytes,
-            and its utility.
+            HTTP's status for gRPC's, and the rest as over HTTP.
         """
         waiting = _Waiting()
         waiting.call = call = self._ask.future(
@@ -108,13 +108,13 @@ class GrpcClient:
         code = call.code()
         if code is grpc.StatusCode.OK:
             answer = call.result()
-            return OK, None, len(answer), utility_of(answer)
+            return SentRequest(OK, None, len(answer), utility_of(answer))
         if code is grpc.StatusCode.DEADLINE_EXCEEDED:
-            return 0, "timeout", 0, 1.0
+            return SentRequest(0, "timeout", 0)
         if self.first_failure is None:
             details = printable(" ".join((call.details() or "").split()), most=MAX_DETAILS)
             self.first_failure = f"gRPC {code.name}: {details}"
-        return STATUSES.get(code, 0), f"gRPC {code.name}", 0, 1.0
+        return SentRequest(STATUSES.get(code, 0), f"gRPC {code.name}", 0)
 
     def _tell(self, waiting: _Waiting) -> None:
         """Called on a thread of gRPC's."""

@@ -17,9 +17,9 @@ import numpy as np
 from kwiken.loadtest.generator.shared_schedule import NO_REQUEST
 from kwiken.loadtest.inputs.arrivals import Arrivals
 from kwiken.loadtest.inputs.queries import Queries
-from kwiken.loadtest.results.outcome import DROPPED, RequestOutcome
+from kwiken.loadtest.results.outcome import DROPPED, RequestOutcome, SentRequest
 
-Send = Callable[[int, str], tuple[int, str | None, int, float]]
+Send = Callable[[int, str], SentRequest]
 _START_DELAY_S = 0.05
 _MAX_STARTS_WITHOUT_YIELD = 32
 
@@ -43,8 +43,7 @@ class OpenLoop:
     Args:
         plan: intended starts (seconds from the start of the run, ascending), each with its query's index;
             `NO_REQUEST` in place of an index waits until then and sends nothing.
-        send: sends one query with a traceparent; returns status, reason of failure, body size in bytes and
-            utility.
+        send: sends one query with a traceparent.
         sink: callback for every outcome, in order of completion.
         threads: light-weight threads that requests run in.
         max_in_flight: maximal number of unanswered requests; bounds sockets and memory.
@@ -109,15 +108,16 @@ class OpenLoop:
         ids = f"{self._ids.getrandbits(192) | 1 << 64 | 1:048x}"  # neither id may be zero
         trace_id = ids[:32]
         begin = self._clock()
-        answer: tuple[int, str | None, int, float] = (0, "interrupted", 0, 1.0)
+        answer = SentRequest(0, "interrupted", 0)
         try:
             answer = self._send(query, f"00-{trace_id}-{ids[32:]}-00")
         finally:
             end = self._clock()
             self.in_flight -= 1
-            status, error, size, utility = answer
+            status, error, size, utility, first_s = answer
             lag, took = (begin - due) * 1e3, (end - due) * 1e3
-            self._sink(RequestOutcome(offset, lag, took, status, error, trace_id, size, utility))
+            first = lag + first_s * 1e3
+            self._sink(RequestOutcome(offset, lag, took, status, error, trace_id, size, utility, first))
 
 
 def plan(arrivals: Arrivals, queries: Queries, seed: int) -> Iterator[tuple[float, int]]:

@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
+from typing import NamedTuple
 
 DROPPED = "dropped"
 """The error of a request that was never sent: too many were in flight when it was due."""
+
+
+class SentRequest(NamedTuple):
+    """Result of one request that was sent.
+
+    Attributes:
+        status: HTTP status; 0 without an answer.
+        error: reason of the failure; None for 200 to 299, but for a stream that ends by an error.
+        size: size of the answer's body, bytes.
+        utility: utility that the answer states, from 0 to 1; 1 for a whole answer.
+        first_item_s: time from its sending to the first item, seconds; NaN where nothing streams.
+    """
+
+    status: int
+    error: str | None
+    size: int
+    utility: float = 1.0
+    first_item_s: float = nan
 
 
 @dataclass(slots=True)
@@ -21,6 +41,7 @@ class RequestOutcome:
         trace_id: W3C trace id that was sent with the request, 32 hex digits; empty if it was dropped.
         size: size of the answer's body, bytes.
         utility: utility that the answer states, from 0 to 1; 1 for a whole answer.
+        first_item_ms: time from the intended start to the first item; NaN for an answer that does not stream.
     """
 
     intended_s: float
@@ -31,6 +52,7 @@ class RequestOutcome:
     trace_id: str
     size: int
     utility: float = 1.0
+    first_item_ms: float = nan
 
     @property
     def partial(self) -> bool:

@@ -20,7 +20,8 @@ class Records:
     """Writer of outcomes to a file, in chunks of 64 KiB or half a second, and at most five million lines.
 
     A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
-    and latency are null for a request that was dropped. An answer that is not whole has `utility` too.
+    and latency are null for a request that was dropped. An answer that is not whole has `utility` too,
+    one that streams `first_item_ms`.
 
     Args:
         path: name of the file, which is overwritten.
@@ -59,6 +60,11 @@ class Records:
                 "error": outcome.error,
                 "trace_id": outcome.trace_id,
                 **({"utility": outcome.utility} if outcome.partial else {}),
+                **(
+                    {}
+                    if math.isnan(outcome.first_item_ms)
+                    else {"first_item_ms": _rounded(outcome.first_item_ms)}
+                ),
             }
         )
         self._lines.append(line)

@@ -27,7 +27,7 @@ def stage_rows(figures: dict[str, Any]) -> Rows:
     """Rows of the stages, in the service's order; rates and latencies are of the last 10 s."""
     return [
         (
-            name,
+            f"{name} (first item)" if stage.get("streams") else name,
             f"{sum(not each['ejected'] for each in stage['replicas'])}/{len(stage['replicas'])}",
             number(stage["recent"]["rate_per_s"]),
             number(stage["recent"]["p50_ms"]),
