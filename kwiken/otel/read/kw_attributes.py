@@ -87,7 +87,7 @@ def first_items(
         starts: starts of the spans, nanoseconds since 1970.
         ends: ends of the spans, nanoseconds since 1970.
         stated: undecoded attributes of each span.
-        plain: decoder of them.
+        plain: decodes the attributes of one span.
 
     Raises:
         ValueError: a time to the first item is out of range.

@@ -17,7 +17,7 @@ class LocalItems(ItemStream):
     """Answer of a generator, which runs in the task of whoever pulls.
 
     Args:
-        generator: the handler's items.
+        generator: what the handler returned, not begun.
         fit: converts an item to its annotated type; raises for another one.
         failure: the error to raise for one of the handler's own.
     """
