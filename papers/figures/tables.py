@@ -137,12 +137,13 @@ def pooled(
 
 @dataclass(frozen=True)
 class PlotLine:
-    """PlotLine of a plot: the median over the seeds of each value, over coordinates that are stated."""
+    """PlotLine of a plot: the median over the seeds, or what `over` gives, of each value, by coordinates."""
 
     label: str
     x: Sequence[float] | Value
     y: Sequence[Value] | Value
     points: bool = False
+    over: Summary = statistics.median
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,7 @@ def _plot(stated: PlotOf, seeds: list[Any]) -> Plot:
         stated.x_label,
         stated.y_label,
         tuple(
-            PlotSeries(one.label, _points(one.x, seeds), _points(one.y, seeds), one.points)
+            PlotSeries(one.label, _points(one.x, seeds), _points(one.y, seeds, one.over), one.points)
             for one in stated.lines
         ),
         stated.log_x,
@@ -284,15 +285,13 @@ def _plot(stated: PlotOf, seeds: list[Any]) -> Plot:
     )
 
 
-def _points(values: Any, seeds: list[Any]) -> Sequence[float]:
+def _points(values: Any, seeds: list[Any], over: Summary = statistics.median) -> Sequence[float]:
     """Coordinates: one for each seed of a single value, else medians, or the numbers as they stand."""
     if isinstance(values, (str, tuple)) or callable(values):
         if isinstance(values, tuple) and all(isinstance(one, (int, float)) for one in values):
             return values
         return [float(obtained(values, seed)) for seed in seeds]
     return [
-        float(one)
-        if isinstance(one, (int, float))
-        else statistics.median(obtained(one, seed) for seed in seeds)
+        float(one) if isinstance(one, (int, float)) else over([obtained(one, seed) for seed in seeds])
         for one in values
     ]

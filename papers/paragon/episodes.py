@@ -16,6 +16,8 @@ from papers.paragon.gradient_descent import GradientDescent
 Draw = Callable[[np.random.Generator, int], Floats]
 NEW_ROWS = 60
 RIDGE = 1e-3
+METHODS = ("column means", "fold-in", "chosen", "fold-in, designed columns", "chosen, designed columns")
+CHOICES = ("random columns", "designed columns")
 DENSITIES = (1, 2, 3, 4, 5, 8)  # entries of a new row
 NORMAL_QUANTILE = 1.6449  # half width of a 90% interval, in deviations
 

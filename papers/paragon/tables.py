@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
 from kwiken.base.arrays import Floats
-from papers.figures.rows import (
-    FigureRow,
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    over_seeds,
-    percent,
-    row,
-)
+from papers.figures.rows import Part, percent
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, level, study
 from papers.paragon.episodes import (
+    CHOICES,
     DENSITIES,
     Episode,
     TwoEntries,
@@ -37,6 +32,7 @@ SYNTHETIC = (
 )
 
 Densities = dict[str, dict[int, list[float]]]
+Results = Mapping[tuple[str, int], tuple[Densities, TwoEntries]]  # of one seed, by matrix
 
 
 def platforms(seed: int, rank: int) -> Episode:
@@ -150,103 +146,96 @@ def descents(kind: str, rank: int, seed: int) -> dict[str, float]:
     }
 
 
+SHOWN = ("fold-in", "column means")
 KINDS = (*(("platforms", rank) for rank in PLATFORM_RANKS), ("scores", SCORE_RANK))
 
 
-def _means(results: list[dict[str, float]]) -> dict[str, float]:
-    return {name: round(float(np.mean([each[name] for each in results])), 2) for name in results[0]}
+def _mean(values: Sequence[float]) -> float:
+    return round(float(np.mean(values)), 2)
 
 
-def _conclude_decisions(results: list[list[dict[str, float]]]) -> Findings:
-    rows: list[FigureRow] = []
-    for rank, group in zip(PLATFORM_RANKS, results, strict=True):
-        found = _means(group)
+def _mean_percent(values: Sequence[float]) -> float:
+    return percent(float(np.mean(values)))
+
+
+MEANS: Final[dict[str, Any]] = {"over": _mean, "spread": False}
+PERCENTS: Final[dict[str, Any]] = {"over": _mean_percent, "spread": False}
+
+
+def _decisions() -> Iterator[StatedRow]:
+    for rank in PLATFORM_RANKS:
         note = f"{SYNTHETIC}; {rank} latent trait{'s' * (rank > 1)}"
-        rows += [
-            row("Table 3.1", f"{metric} (rank {rank})", found[metric], source=source, note=note)
-            for metric, source in TABLE_3_1.items()
-        ]
-    return Findings(tuple(rows))
+        for metric, source in TABLE_3_1.items():
+            yield level("Table 3.1", f"{metric} (rank {rank})", (rank, metric), source, note, **MEANS)
 
 
-def _conclude_sensitivities(results: list[list[dict[str, float]]]) -> Findings:
-    found = _means(results[0])
-    note = f"{SYNTHETIC}; 2 latent traits; the source's applications are single- and multi-threaded"
-    return Findings(
-        tuple(
-            row("Table 3.2", metric, found[metric], source=source, note=note)
-            for metric, source in TABLE_3_2.items()
+SENSITIVITIES: Final = tuple(
+    level("Table 3.2", metric, metric, source, **MEANS) for metric, source in TABLE_3_2.items()
+)
+APPLICATIONS: Final = "2 latent traits; the source's applications are single- and multi-threaded"
+
+
+def _error(kind: tuple[str, int], method: str, entries: int, by: Results) -> float:
+    return float(np.mean(by[kind][0][method][entries]))
+
+
+def _error_of_two(kind: tuple[str, int], method: str, by: Results) -> float:
+    return float(np.mean(by[kind][1].errors[method]))
+
+
+def _covered(kind: tuple[str, int], columns: str, by: Results) -> float:
+    return by[kind][1].covered[columns]
+
+
+def _densities() -> Iterator[StatedRow]:
+    section = "Section 3.2"
+    for kind in KINDS:
+        label = "{}, rank {}".format(*kind)
+        for method in SHOWN:
+            for entries in DENSITIES:
+                metric = f"error with {entries} entries, {label}, {method}, %"
+                yield level(section, metric, partial(_error, kind, method, entries), **PERCENTS)
+        note = "the method with the least held-out error; designed columns leave the least variance"
+        for method in ("chosen", "chosen, designed columns", "fold-in, designed columns"):
+            metric = f"error with 2 entries, {label}, {method}, %"
+            yield level(section, metric, partial(_error_of_two, kind, method), note=note, **PERCENTS)
+        for columns in CHOICES:
+            metric, note = (
+                f"90% intervals that hold, {label}, {columns}, %",
+                "deviations are calibrated on held-out rows",
+            )
+            yield level(section, metric, partial(_covered, kind, columns), note=note, **PERCENTS)
+
+
+BY_DENSITY: Final = PlotOf(
+    "Section 3.2",
+    "error by number of entries",
+    "entries of a row",
+    "mean error, %",
+    [
+        PlotLine(
+            f"{kind[0]}, rank {kind[1]}: {method}",
+            DENSITIES,
+            [partial(_error, kind, method, entries) for entries in DENSITIES],
+            over=_mean_percent,
         )
+        for kind in KINDS
+        for method in SHOWN
+    ],
+)
+DESCENTS: Final = tuple(
+    level(
+        "Section 3.2",
+        f"error with 2 entries, {kind}, rank {rank}, {name}, %",
+        ((kind, rank), key),
+        **PERCENTS,
     )
-
-
-def _conclude_densities(results: list[list[tuple[Densities, TwoEntries]]]) -> Findings:
-    rows: list[FigureRow] = []
-    lines: list[PlotSeries] = []
-    for (kind, rank), group in zip(KINDS, results, strict=True):
-        label = f"{kind}, rank {rank}"
-        for method in ("fold-in", "column means"):
-            errors = [
-                percent(float(np.mean([np.mean(each[method][entries]) for each, _ in group])))
-                for entries in DENSITIES
-            ]
-            lines.append(PlotSeries(f"{label}: {method}", DENSITIES, errors))
-            rows += [
-                row(
-                    "Section 3.2",
-                    f"error with {entries} entries, {label}, {method}, %",
-                    error,
-                    note=SYNTHETIC,
-                )
-                for entries, error in zip(DENSITIES, errors, strict=True)
-            ]
-        rows += _method_rows(label, [two for _, two in group])
-    plot = Plot(
-        "Section 3.2", "error by number of entries", "entries of a row", "mean error, %", tuple(lines)
+    for kind, rank in KINDS
+    for key, name in (
+        ("descent", "gradient descent as published"),
+        ("difference", "difference of descent and closed form"),
     )
-    return Findings(tuple(rows), (plot,))
-
-
-def _method_rows(label: str, group: list[TwoEntries]) -> list[FigureRow]:
-    note = "the method with the least held-out error; designed columns leave the least variance"
-    shown = ("chosen", "chosen, designed columns", "fold-in, designed columns")
-    rows = [
-        row(
-            "Section 3.2",
-            f"error with 2 entries, {label}, {method}, %",
-            percent(float(np.mean([np.mean(each.errors[method]) for each in group]))),
-            note=note,
-        )
-        for method in shown
-    ]
-    rows += [
-        row(
-            "Section 3.2",
-            f"90% intervals that hold, {label}, {columns}, %",
-            percent(float(np.mean([each.covered[columns] for each in group]))),
-            note="deviations are calibrated on held-out rows",
-        )
-        for columns in group[0].covered
-    ]
-    return rows
-
-
-def _conclude_descents(results: list[list[dict[str, float]]]) -> Findings:
-    note = "one seed; rate 0.5, penalty 0.003; the closed form has a ridge of 0.001"
-    rows = [
-        row(
-            "Section 3.2",
-            f"error with 2 entries, {kind}, rank {rank}, {name}, %",
-            percent(found[key]),
-            note=note,
-        )
-        for (kind, rank), (found,) in zip(KINDS, results, strict=True)
-        for key, name in (
-            ("descent", "gradient descent as published"),
-            ("difference", "difference of descent and closed form"),
-        )
-    ]
-    return Findings(tuple(rows))
+)
 
 
 def tables(seeds: int) -> tuple[Part, ...]:
@@ -255,10 +244,11 @@ def tables(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic matrices to average over.
     """
-    ranks = tuple((rank,) for rank in PLATFORM_RANKS)
+    note = "one seed; rate 0.5, penalty 0.003; the closed form has a ridge of 0.001"
+    spread = partial(study, seeds=seeds, note=SYNTHETIC)
     return (
-        over_seeds("decisions", decisions, seeds, _conclude_decisions, ranks, figures=("Table 3.1",)),
-        over_seeds("sensitivities", sensitivities, seeds, _conclude_sensitivities, figures=("Table 3.2",)),
-        over_seeds("densities", densities, seeds, _conclude_densities, KINDS, figures=("Section 3.2",)),
-        over_seeds("descents", descents, 1, _conclude_descents, KINDS, figures=("Section 3.2",)),
+        spread("decisions", decisions, rows=_decisions(), cases=PLATFORM_RANKS),
+        spread("sensitivities", sensitivities, rows=SENSITIVITIES, note=f"{SYNTHETIC}; {APPLICATIONS}"),
+        spread("densities", densities, rows=_densities(), cases=KINDS, plots=(BY_DENSITY,)),
+        study("descents", descents, 1, DESCENTS, cases=KINDS, note=note),
     )

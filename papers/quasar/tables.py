@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
 from kwiken.allocator.workloads.completion.gaussian import FoldIn, GaussianModel
 from kwiken.base.arrays import Floats, Ints
-from papers.figures.rows import (
-    FigureRow,
-    Findings,
-    Part,
-    Plot,
-    PlotSeries,
-    over_seeds,
-    percent,
-    row,
-)
+from papers.figures.rows import Part, percent
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, obtained, pooled, study
 from papers.paragon.episodes import (
+    CHOICES,
+    DENSITIES,
+    METHODS,
     Episode,
     TwoEntries,
     by_density,
@@ -32,7 +29,7 @@ KNOWN = 30  # workloads that are known whole
 RANKS = {"scale-up": 3, "scale-out": 2, "heterogeneity": 1, "interference": 2}
 REPLICAS = tuple(range(1, MAX_REPLICAS + 1))
 MORE_ENTRIES = (3, 4, 5)  # of scale-up, where two cannot tell cores from memory
-LOW_NOISE = 0.005
+NOISES = (0.02, 0.005)
 FOUR_NODES = 3  # column of four nodes, the most that the source profiles on
 # By matrix: mean, 90th percentile and maximum in Table 4.2, over the source's kinds of workloads.
 TABLE_4_2 = {
@@ -182,93 +179,104 @@ def more_entries(seed: int) -> dict[str, list[float]]:
 
 
 def _spread(
-    metric: str, figure: str, values: list[float], source: tuple[str, ...], note: str
-) -> list[FigureRow]:
-    found = (np.mean(values), np.percentile(values, 90), np.max(values))
-    names = ("mean", "90th percentile", "maximum")
-    return [
-        row(figure, f"{metric}, {name} over workloads, %", percent(float(value)), source=told, note=note)
-        for name, value, told in zip(names, found, source, strict=True)
-    ]
+    figure: str, metric: str, errors: Callable[[Any], list[float]], sources: tuple[str, ...], note: str
+) -> Iterator[StatedRow]:
+    """Rows of the errors of all workloads of all seeds."""
+    for name, source in zip(SUMMARIES, sources, strict=True):
+        value = partial(_pooled, name, errors)
+        yield pooled(figure, f"{metric}, {name} over workloads, %", value, source, note)
 
 
-def _conclude_errors(results: list[list[TwoEntries]]) -> Findings:
-    rows: list[FigureRow] = []
-    for (kind, source), group in zip(TABLE_4_2.items(), results, strict=True):
-        for method in group[0].errors:
-            values = [error for each in group for error in each.errors[method]]
-            published = source if method == "fold-in" else ("", "", "")
-            rows += _spread(f"{kind}, 2 entries, {method}", "Table 4.2", values, published, SYNTHETIC)
-        rows += [
-            row(
-                "Table 4.2",
-                f"{kind}, 90% intervals that hold, {columns}, %",
-                percent(float(np.mean([each.covered[columns] for each in group]))),
-                note="the source gives no intervals",
-            )
-            for columns in group[0].covered
-        ]
-    return Findings(tuple(rows))
+def _pooled(name: str, errors: Callable[[Any], list[float]], seeds: list[Any]) -> float:
+    return percent(float(SUMMARIES[name]([error for each in seeds for error in errors(each)])))
 
 
-def _conclude_four(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[FigureRow] = []
-    for noise, group in zip((0.02, LOW_NOISE), results, strict=True):
-        for method in group[0]:
-            values = [error for each in group for error in each[method]]
+def _worst(values: list[float]) -> float:
+    return float(np.percentile(values, 90))
+
+
+SUMMARIES: Final[dict[str, Callable[[list[float]], Any]]] = {
+    "mean": np.mean,
+    "90th percentile": _worst,
+    "maximum": np.max,
+}
+NONE: Final = ("", "", "")
+
+
+def _errors() -> Iterator[StatedRow]:
+    for kind, source in TABLE_4_2.items():
+        for method in METHODS:
+            published = source if method == "fold-in" else NONE
+            errors = partial(_error_of_two, kind, method)
+            yield from _spread("Table 4.2", f"{kind}, 2 entries, {method}", errors, published, SYNTHETIC)
+        for columns in CHOICES:
+            metric = f"{kind}, 90% intervals that hold, {columns}, %"
+            held = partial(_held, kind, columns)
+            yield pooled("Table 4.2", metric, held, "", "the source gives no intervals")
+
+
+def _error_of_two(kind: str, method: str, by: Mapping[str, TwoEntries]) -> list[float]:
+    return by[kind].errors[method]
+
+
+def _held(kind: str, columns: str, seeds: list[Mapping[str, TwoEntries]]) -> float:
+    return percent(float(np.mean([by[kind].covered[columns] for by in seeds])))
+
+
+def _four_nodes() -> Iterator[StatedRow]:
+    for noise in NOISES:
+        for method in METHODS[:3]:
             metric = f"scale-out from 1 and 4 nodes, noise {noise:.1%}, {method}"
-            rows += _spread(metric, "Table 4.2", values, TABLE_4_2["scale-out"], OUT_NOTE)
-    return Findings(tuple(rows))
+            errors = partial(obtained, (noise, method))
+            yield from _spread("Table 4.2", metric, errors, TABLE_4_2["scale-out"], OUT_NOTE)
 
 
-def _conclude_more(results: list[list[dict[str, list[float]]]]) -> Findings:
-    rows: list[FigureRow] = []
-    (group,) = results
+def _more_entries() -> Iterator[StatedRow]:
     note = "three traits and a level cannot be told by two entries; columns are designed"
-    for entries in group[0]:
-        values = [error for each in group for error in each[entries]]
+    for entries in MORE_ENTRIES:
         metric = f"scale-up, {entries} entries, chosen, designed columns"
-        rows += _spread(metric, "Table 4.2", values, ("", "", ""), note)
-    return Findings(tuple(rows))
+        yield from _spread("Table 4.2", metric, partial(obtained, f"{entries}"), NONE, note)
 
 
-def _conclude_densities(results: list[list[Densities]]) -> Findings:
-    rows: list[FigureRow] = []
-    lines: list[PlotSeries] = []
-    for kind, group in zip(TABLE_4_2, results, strict=True):
-        for method in group[0]:
-            by_entries = {
-                entries: [error for each in group for error in each[method][entries]]
-                for entries in group[0][method]
-            }
-            worst = [percent(float(np.percentile(values, 90))) for values in by_entries.values()]
-            lines.append(PlotSeries(f"{kind}: {method}", tuple(by_entries), worst))
-            if method == "fold-in":
-                rows += [
-                    row(
-                        "Figure 4.3",
-                        f"{kind}, {entries} entries, 90th percentile over workloads, %",
-                        value,
-                        source="high at 1, low from 2, little gain after 4 to 5",
-                        note=SYNTHETIC,
-                    )
-                    for entries, value in zip(by_entries, worst, strict=True)
-                ]
-    title = "90th percentile of the error by number of entries"
-    return Findings(tuple(rows), (Plot("Figure 4.3", title, "entries", "error, %", tuple(lines)),))
+def _densities() -> Iterator[StatedRow]:
+    source = "high at 1, low from 2, little gain after 4 to 5"
+    for kind in TABLE_4_2:
+        for entries in DENSITIES:
+            metric = f"{kind}, {entries} entries, 90th percentile over workloads, %"
+            value = partial(_pooled, "90th percentile", partial(obtained, (kind, "fold-in", entries)))
+            yield pooled("Figure 4.3", metric, value, source, SYNTHETIC)
 
 
-def _conclude_exhaustive(results: list[list[dict[str, list[float]]]]) -> Findings:
-    (group,) = results
+def _classified() -> Iterator[StatedRow]:
     note = "7,200 columns; 8 measurements either way; errors are of the joint prediction in both"
-    rows: list[FigureRow] = []
-    for name, source in (
+    for name, sources in (
         ("exhaustive", ("11.6 to 16.5", "12.1 to 17.6", "13 to 18")),
         ("parallel", ("6.9 to 12.7 by its four errors", "", "")),
     ):
-        values = [error for each in group for error in each[name]]
-        rows += _spread(f"{name} classification", "Table 4.3", values, source, note)
-    return Findings(tuple(rows))
+        errors = partial(obtained, name)
+        yield from _spread("Table 4.3", f"{name} classification", errors, sources, note)
+
+
+def _worst_of_all(seeds: Sequence[Any]) -> float:
+    return percent(_worst([error for errors in seeds for error in errors]))
+
+
+BY_DENSITY: Final = PlotOf(
+    "Figure 4.3",
+    "90th percentile of the error by number of entries",
+    "entries",
+    "error, %",
+    [
+        PlotLine(
+            f"{kind}: {method}",
+            DENSITIES,
+            [(kind, method, entries) for entries in DENSITIES],
+            over=_worst_of_all,
+        )
+        for kind in TABLE_4_2
+        for method in ("fold-in", "column means")
+    ],
+)
 
 
 def tables(seeds: int) -> tuple[Part, ...]:
@@ -277,13 +285,11 @@ def tables(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of synthetic matrices to average over.
     """
-    kinds = tuple((kind,) for kind in TABLE_4_2)
+    spread, kinds = partial(study, seeds=seeds), tuple(TABLE_4_2)
     return (
-        over_seeds("errors", errors, seeds, _conclude_errors, kinds, figures=("Table 4.2",)),
-        over_seeds(
-            "four nodes", four_nodes, seeds, _conclude_four, ((0.02,), (LOW_NOISE,)), figures=("Table 4.2",)
-        ),
-        over_seeds("more entries", more_entries, seeds, _conclude_more, figures=("Table 4.2",)),
-        over_seeds("densities", densities, seeds, _conclude_densities, kinds, figures=("Figure 4.3",)),
-        over_seeds("exhaustive", compare, seeds, _conclude_exhaustive, figures=("Table 4.3",)),
+        spread("errors", errors, rows=_errors(), cases=kinds),
+        spread("four nodes", four_nodes, rows=_four_nodes(), cases=NOISES),
+        spread("more entries", more_entries, rows=_more_entries()),
+        spread("densities", densities, rows=_densities(), cases=kinds, plots=(BY_DENSITY,)),
+        spread("exhaustive", compare, rows=_classified()),
     )
