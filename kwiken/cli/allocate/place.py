@@ -272,7 +272,7 @@ def _write(
     if out is not None:
         write_text(out, placement.to_json())
     if picture is not None:
-        from kwiken.cli.allocate.pictures.placement_picture import draw_placement
+        from kwiken.cli.allocate.placement_picture import draw_placement
 
         write_text(picture, draw_placement(admissions, ledger))
 

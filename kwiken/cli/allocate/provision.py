@@ -8,7 +8,6 @@ import click
 
 from kwiken.apps.console.output import note, note_written, print_json, print_table, read_text, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.base.extras import require
 from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.options import (
     POSITIVE,
@@ -18,6 +17,7 @@ from kwiken.cli.shared.options import (
     needs_extra,
     out_option,
     refuse_shared_stdout,
+    removed_option,
     seconds_of,
     seed_option,
 )
@@ -85,7 +85,7 @@ WEEKS_SHOWN: Final = 6  # ranges of weeks
     "[default: the reservation's term]",
 )
 @out_option(what="decision")
-@click.option("--picture", metavar="FILE", help="SVG to write: cost over time of each strategy.")
+@removed_option("--picture", "--json, and draw what you need from the numbers")
 @seed_option
 @json_option
 @needs_extra("plan")
@@ -101,7 +101,6 @@ def command(
     longest_days: int,
     horizon_s: float | None,
     out: str | None,
-    picture: str | None,
     seed: int,
     as_json: bool,
 ) -> None:
@@ -110,9 +109,7 @@ def command(
     LOAD is a CSV with the columns time and cores, or requests_per_s with --profile, and tolerant if wanted;
     or the JSON that Prometheus answers to a range query. Costs are by the hour, and committed for a year.
     """
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
-    if picture is not None:
-        require("provision --picture", "report")
+    refuse_shared_stdout(out=out == "-", json=as_json)
     if profile is not None and request_ms is not None:
         raise InputError("says the same as --profile; give one of them", where="--request-ms")
     texts = [read_text(load, MAX_LOAD_FILE), read_text(prices, MAX_PRICES_FILE)]
@@ -136,14 +133,9 @@ def command(
     study = study_provision(curve, of, later=paid)
     if out is not None:
         write_text(out, study.provision.to_json())
-    if picture is not None:
-        from kwiken.cli.allocate.pictures.provision import draw_costs
-
-        shown, step = (study.judged, paid) if paid is not None else (study.payments, curve)
-        write_text(picture, draw_costs(shown, step, offers.currency))
     if as_json:
         print_json(study.provision)
-    elif "-" not in (out, picture):
+    elif out != "-":
         _show(study, offers, paid)
     note_written(out)
 

@@ -9,7 +9,6 @@ import click
 
 from kwiken.apps.console.output import note, print_json, print_table, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.base.extras import require
 from kwiken.base.printable import printable_json
 from kwiken.cli.planning.load_options import queues_option, read_queues
 from kwiken.cli.shared.document_sizes import MAX_NODES_FILE, MAX_PROFILES, MAX_WORKLOADS_FILE
@@ -24,6 +23,7 @@ from kwiken.cli.shared.options import (
     milliseconds,
     needs_extra,
     once_option,
+    removed_option,
     seed_option,
 )
 
@@ -80,7 +80,7 @@ def _target_ms(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="Most copies of late calls, as a share of all work.",
 )
 @click.option("-o", "--out", metavar="FOLDER", help="Folder for plan.json and, with --nodes, placement.json.")
-@click.option("--picture", metavar="FILE", help="SVG to write: cost against p99, with copies and without.")
+@removed_option("--picture", "--json, and draw what you need from the numbers")
 @click.option(
     "--explain",
     is_flag=True,
@@ -103,7 +103,6 @@ def command(
     profiles: str | None,
     reissue: float,
     out: str | None,
-    picture: str | None,
     explain: bool,
     once: tuple[str, ...],
     copyable: tuple[str, ...],
@@ -121,8 +120,6 @@ def command(
     """
     from kwiken.apps.console.notes import note_words
 
-    if picture is not None:
-        require("size --picture", "report")
     if profiles is not None and workloads is None:
         raise InputError("says nothing without --workloads, which names the stages", where="--profiles")
     learned = load_profile(profile)
@@ -143,7 +140,7 @@ def command(
         needs={} if workloads is None else _needs(workloads, profiles, learned, cluster),
         max_reissue=reissue,
         queues=read_queues(queues),
-        frontier=picture is not None or as_json,
+        frontier=as_json,
         seed=seed,
     )
     with engine_at(engine, jobs) as run, progress("sizing"):
@@ -154,15 +151,6 @@ def command(
     study = replace(study, plan=structs.replace(study.plan, profile=made_from))
     if out is not None:
         _write(study, out)
-    if picture is not None:
-        from kwiken.cli.allocate.pictures.size import draw_frontier
-
-        write_text(
-            picture,
-            draw_frontier(
-                study.frontier, (study.search.p99_ms(study.outcome.sizes), study.outcome.cost), target_p99
-            ),
-        )
     if as_json:
         print_json(_summary(study, settings.rate_per_s, target_p99))
         return

@@ -15,6 +15,7 @@ from kwiken.cli.shared.options import (
     json_option,
     needs_extra,
     refuse_shared_stdout,
+    removed_option,
     seed_option,
 )
 
@@ -106,7 +107,7 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 @click.option(
     "--explain", metavar="JOB", help="Show one job: its time on each number of racks, and why it waits."
 )
-@click.option("--picture", metavar="FILE", help="SVG to write: racks over time.")
+@removed_option("--picture", "--json, and draw what you need from the numbers")
 @click.option("-o", "--out", "out", metavar="FILE", help="File to write the plan to; '-' is stdout.")
 @seed_option
 @json_option
@@ -128,7 +129,6 @@ def command(
     spread_data: bool,
     exchanges: int,
     explain: str | None,
-    picture: str | None,
     out: str | None,
     seed: int,
     as_json: bool,
@@ -140,7 +140,7 @@ def command(
     no plan of whole racks goes below, and with what the plan and simple rules take in a simulation with
     shared slots and links; where a rule is better, the plan is that rule.
     """
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json, explain=explain is not None)
+    refuse_shared_stdout(out=out == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks.document import rack_plan
     from kwiken.batch.racks.planning import plan_racks
     from kwiken.batch.racks.response import rack_jobs
@@ -176,10 +176,12 @@ def command(
     document = _no_worse(document, planned_jobs, simulated, minimise)
     if explain is not None:
         _explain(planned, document, explain)
-    _write(document, out, picture)
+    if out is not None:
+        write_text(out, document.to_json())
+        note_written(out)
     if as_json:
         print_json(_summary(document, planned, simulated))
-    elif "-" not in {out, picture}:
+    elif out != "-":
         if explain is None:
             _show(document)
         _conclude(document, planned, simulated)
@@ -193,18 +195,6 @@ def _scheduled(jobs: list[BatchJob], path: str) -> list[BatchJob]:
     found = scheduled_runs(RecurringSchedule.from_toml(text, where=path), jobs, where=path)
     note(*found.told)
     return found.runs
-
-
-def _write(plan: RackPlan, out: str | None, picture: str | None) -> None:
-    """Write the plan and its picture where they are asked for."""
-    from kwiken.cli.batch.racks.plan_picture import draw_plan
-
-    if out is not None:
-        write_text(out, plan.to_json())
-        note_written(out)
-    if picture is not None:
-        write_text(picture, draw_plan(plan))
-        note_written(picture)
 
 
 def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str) -> Any:

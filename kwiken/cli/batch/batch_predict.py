@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console.output import note, note_written, print_json, progress, write_text
+from kwiken.apps.console.output import note, print_json, progress
 from kwiken.base.errors import InputError
-from kwiken.base.extras import require
 from kwiken.cli.batch.quantities import (
     MAX_EXECUTORS,
     Bandwidth,
@@ -19,7 +18,7 @@ from kwiken.cli.batch.quantities import (
     Moment,
     spread,
 )
-from kwiken.cli.shared.options import given, json_option, needs_extra, refuse_shared_stdout, seconds_of
+from kwiken.cli.shared.options import given, json_option, needs_extra, removed_option, seconds_of
 
 if TYPE_CHECKING:
     from kwiken.batch.jobs.job import BatchJob
@@ -86,7 +85,7 @@ GBPS: Final = 1e9 / 8  # bytes per second
     metavar="TIME",
     help="Say the fewest executors that end by then, such as 20m.",
 )
-@click.option("--picture", metavar="FILE", help="SVG to write: time over executors.")
+@removed_option("--picture", "--json, and draw what you need from the numbers")
 @json_option
 @needs_extra("plan")
 def command(
@@ -104,7 +103,6 @@ def command(
     size: InputSize | None,
     when_s: float | None,
     deadline_s: float | None,
-    picture: str | None,
     as_json: bool,
 ) -> None:
     """Predict how long a job of JOBS takes with other resources.
@@ -112,16 +110,13 @@ def command(
     JOBS is what kwiken batch fit -o wrote, or logs that it reads. All runs of one job are used: runs of two
     sizes tell how task time grows with the cluster.
     """
-    refuse_shared_stdout(picture=picture == "-", json=as_json)
     if size is not None and when_s is not None:
         raise click.UsageError("--input and --at both say how much input there is; choose one")
     _check_links(cluster, beside, machines, bandwidth, racks, core)
-    if picture is not None:
-        require("batch predict --picture", "report")
     from kwiken.batch.jobs.replay.calibration import interval_width
     from kwiken.batch.jobs.replay.predictor import runs_by_job
     from kwiken.cli.batch.inputs.job_inputs import timed_jobs_in
-    from kwiken.cli.batch.predictions.predict_report import PredictedCurve, show, summary
+    from kwiken.cli.batch.predict_report import PredictedCurve, show, summary
 
     every = timed_jobs_in(jobs)
     runs = _runs(every, named, jobs)
@@ -144,15 +139,10 @@ def command(
         )
     if as_json:
         print_json(summary(found))
-    elif picture != "-":
+    else:
         show(found)
     if size is not None or when_s is not None:
         note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
-    if picture is not None:
-        from kwiken.cli.batch.predictions.predict_picture import draw_prediction
-
-        write_text(picture, draw_prediction(found))
-        note_written(picture)
 
 
 def _check_links(

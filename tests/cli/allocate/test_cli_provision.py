@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -31,12 +30,10 @@ def write(folder: Path) -> None:
 
 def test_a_decision_is_shown_written_and_judged(tmp_path: Path) -> None:
     write(tmp_path)
-    names = {
-        name: str(tmp_path / name) for name in ("load.csv", "later.csv", "prices.toml", "p.json", "p.svg")
-    }
+    names = {name: str(tmp_path / name) for name in ("load.csv", "later.csv", "prices.toml", "p.json")}
     result = run(
         *("provision", names["load.csv"], "--prices", names["prices.toml"], "--judge", names["later.csv"]),
-        *("-o", names["p.json"], "--picture", names["p.svg"]),
+        *("-o", names["p.json"]),
     )
     assert result.exit_code == 0, result.stderr
     for strategy in ("on demand only", "reserved, peak + 15%", "quantile reserved", "best in hindsight"):
@@ -48,9 +45,6 @@ def test_a_decision_is_shown_written_and_judged(tmp_path: Path) -> None:
     judged = {one.name: one.hourly for one in decided.judged}
     assert judged["decided"] <= 1.03 * judged["best in hindsight"]
     assert judged["decided"] < min(judged["on demand only"], judged["reserved, peak + 15%"])
-    picture = (tmp_path / "p.svg").read_text()
-    ET.fromstring(picture)
-    assert "best in hindsight" in picture
 
 
 def test_spot_is_a_third_kind(tmp_path: Path) -> None:
@@ -102,7 +96,6 @@ def test_the_document_is_exported(tmp_path: Path) -> None:
         (("load.csv", "--prices", "prices.toml", "--wait", "soon"), "is not a time"),
         (("load.csv", "--prices", "prices.toml", "--request-ms", "5"), "is in cores"),
         (("load.csv", "--prices", "prices.toml", "--json", "-o", "-"), "both write to stdout"),
-        (("load.csv", "--prices", "prices.toml", "--json", "--picture", "-"), "both write to stdout"),
         (("load.csv", "--prices", "half.toml"), r"broken\.json: has a text with .*half of a pair"),
         (("load.csv", "--prices", "lost.toml"), r"zone\.json\.gz: there is no such file"),
         (

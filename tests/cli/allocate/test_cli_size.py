@@ -6,7 +6,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -88,11 +87,10 @@ def test_without_nodes_counts_of_replicas_are_told_of_our_own_services_alone(
     assert "to run it" not in other.stderr
 
 
-def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "frontier.svg"
+def test_json_is_whole(files: Path) -> None:
     result = run(
         *("size", str(files / "profile.json"), "--target-p99", "0.09s", "--rate", "150"),
-        *("--json", "--picture", str(picture)),
+        "--json",
     )
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
@@ -100,8 +98,7 @@ def test_json_is_whole_and_the_picture_shows_the_frontier(files: Path, tmp_path:
     assert told["placement"] is None
     assert told["met"] is (told["probability"] >= size.SURE)
     assert told["cost"] == sum(stage["replicas"] for stage in told["stages"])
-    text = "".join(ET.fromstring(picture.read_text()).itertext())
-    assert all(words in text for words in ("p99 of whole requests", "target 90 ms", "without copies"))
+    assert told["frontier"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ def table(tmp_path: Path) -> str:
 @pytest.mark.parametrize("minimise", ["makespan", "mean"])
 def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Path, minimise: str) -> None:
     out = tmp_path / "plan.json"
-    picture = tmp_path / "plan.svg"
     found = run(
         table,
         "--racks",
@@ -46,8 +45,6 @@ def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Pa
         minimise,
         "-o",
         str(out),
-        "--picture",
-        str(picture),
     )
     assert found.exit_code == 0, found.output
     for words in ("bound:", "gap", "by arrival", "shortest first", "fair share", "published heuristic"):
@@ -59,7 +56,6 @@ def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Pa
         assert plan.objective_s <= plan.heuristic_s * (1 + 1e-9)
     else:  # a simple rule, which has all racks
         assert all(job.racks == plan.racks for job in plan.jobs)
-    assert picture.read_text().startswith("<svg")
 
 
 def test_racks_of_a_document_and_json(table: str, tmp_path: Path) -> None:
@@ -140,11 +136,10 @@ def test_a_plan_that_is_written_can_be_read(tmp_path: Path) -> None:
     assert "must be at most 1e+10 s" in slow.output
 
 
-def test_a_picture_on_stdout_stands_alone(table: str) -> None:
-    words = (table, "--racks", "3", "--machines", "5", "--exchanges", "0", "--picture", "-")
-    assert run(*words).stdout.startswith("<svg")
-    assert run(*words).stdout.rstrip().endswith("</svg>")
-    assert run(*words, "--json").exit_code == 2
+def test_a_picture_is_no_more(table: str) -> None:
+    done = run(table, "--racks", "3", "--picture", "-")
+    assert done.exit_code == 2
+    assert "--picture was removed; use --json" in done.output
 
 
 def test_arrivals_that_set_the_makespan_are_noted(tmp_path: Path) -> None:

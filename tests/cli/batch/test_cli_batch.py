@@ -7,7 +7,6 @@ import json
 import re
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 import zstandard
@@ -35,21 +34,17 @@ def fitted(*logs: Path) -> dict[str, Any]:
     return found
 
 
-def test_the_example_is_fitted_and_predicted(jobs: Path, tmp_path: Path) -> None:
+def test_the_example_is_fitted_and_predicted(jobs: Path) -> None:
     result = run("batch", "fit", str(EXAMPLE), "--stages")
     for told in ("nightly-report #1", "147", "no task ran", "stages of", "-o FILE keeps"):
         assert told in result.stdout
-    picture = tmp_path / "time.svg"
     result = run(
         *("batch", "predict", str(jobs), "--executors", "2..32", "--deadline", "60s"),
-        "--picture",
-        str(picture),
     )
     assert result.exit_code == 0, result.stderr
     for told in ("2 runs, at 4, 8 executors", "by Ernest", "no longer pay", "executors end in 60.0 s"):
         assert told in result.stdout
     assert "held out" in result.stderr
-    assert ET.fromstring(picture.read_text()).tag.endswith("svg")
 
 
 def test_predictions_as_json(jobs: Path) -> None:
@@ -176,7 +171,6 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         (("--deadline", "soon"), "is not a time"),
         (("--slots", "0"), "slots"),
         (("--job", "none"), "known: nightly-report"),
-        (("--json", "--picture", "-"), "stdout"),
     ],
 )
 def test_bad_options_of_predict_are_one_line(jobs: Path, options: tuple[str, ...], told: str) -> None:

@@ -8,9 +8,15 @@ import click
 
 from kwiken.apps.console.output import note_written, print_json, print_table, progress, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.base.extras import require
 from kwiken.cli.allocate.probing.run_probe import run_probe
-from kwiken.cli.shared.options import POSITIVE, json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.options import (
+    POSITIVE,
+    json_option,
+    needs_extra,
+    out_option,
+    refuse_shared_stdout,
+    removed_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +33,7 @@ MAX_PAIRS_SHOWN: Final = 12
     "--source", "wanted", multiple=True, metavar="NAME", help="Calibrate this source only; repeatable."
 )
 @click.option("--crosstalk/--no-crosstalk", default=True, show_default=True, help="Measure pairs of sources.")
-@click.option("--picture", metavar="FILE", help="SVG to write: pressure by level, and crosstalk.")
+@removed_option("--picture", "--json, and draw what you need from the numbers")
 @click.option(
     "--memory-gb",
     type=POSITIVE,
@@ -43,7 +49,6 @@ def command(
     out: str | None,
     wanted: tuple[str, ...],
     crosstalk: bool,
-    picture: str | None,
     memory_gb: float | None,
     folder: str | None,
     as_json: bool,
@@ -53,8 +58,6 @@ def command(
     Then each source presses on each other one. Pairs that this machine cannot keep apart are named.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
-    if picture is not None:
-        require("probe machine --picture", "report")
     sources = chosen_sources(wanted)
     with progress("probing") as bar:
 
@@ -76,10 +79,6 @@ def command(
 
     if out is not None:
         write_text(out, probe_to_json(found))
-    if picture is not None:
-        from kwiken.cli.allocate.pictures.probe import draw_probe
-
-        write_text(picture, draw_probe(found))
     if as_json:
         print_json(_told(found))
         return

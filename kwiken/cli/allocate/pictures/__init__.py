@@ -1,1 +1,0 @@
-"""Pictures of placements, probes, sizes and provisions, for the verbs that draw them."""

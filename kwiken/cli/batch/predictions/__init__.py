@@ -1,1 +1,0 @@
-"""Predictions of a job over executors: their report and their picture."""
