@@ -176,9 +176,7 @@ def command(
     document = _no_worse(document, planned_jobs, simulated, minimise)
     if explain is not None:
         _explain(planned, document, explain)
-    if out is not None:
-        write_text(out, document.to_json())
-        note_written(out)
+    _write(document, out)
     if as_json:
         print_json(_summary(document, planned, simulated))
     elif out != "-":
@@ -195,6 +193,13 @@ def _scheduled(jobs: list[BatchJob], path: str) -> list[BatchJob]:
     found = scheduled_runs(RecurringSchedule.from_toml(text, where=path), jobs, where=path)
     note(*found.told)
     return found.runs
+
+
+def _write(plan: RackPlan, out: str | None) -> None:
+    """Write the plan where it is asked for."""
+    if out is not None:
+        write_text(out, plan.to_json())
+        note_written(out)
 
 
 def _problem(jobs: Sequence[RackJob], racks: int, rack: RackHardware, where: str) -> Any:

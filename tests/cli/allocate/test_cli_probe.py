@@ -119,9 +119,6 @@ def stage(*words: str) -> tuple[str, ...]:
         (("--stage", "tidy", "--working-folder", "/no/folder"), "/no/folder: is no folder"),
         (("--stage", "tidy", "--history", "/no/file"), "/no/file: there is no such file"),
         (("--stage", "tidy", "--machine", "/no/file"), "/no/file: there is no such file"),
-        (("--stage", "tidy", "--rate", "5"), "--rate: is for --sensitivity"),
-        (("--stage", "tidy", "--sensitivity", "--all"), "--all: does not go with --sensitivity"),
-        (("--stage", "tidy", "--sensitivity", "-o", "a"), "--out: does not go with --sensitivity"),
     ],
 )
 def test_wrong_words_are_one_line(words: tuple[str, ...], told: str, requests: str) -> None:

