@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -29,6 +30,8 @@ DASK: Final = "dask://"
 MAX_JOBS: Final = 64  # processes of this machine at once
 ANSWER_S: Final = 10.0  # within which a scheduler must answer
 RETRIES: Final = 3  # of one job, whose worker died while it ran
+NO_WORKER_S: Final = 30.0  # after the last worker is gone until the jobs end with an error
+LOOK_S: Final = 1.0  # between two looks at the workers
 SAME: Final = ("kwiken", "numpy", "scipy")  # must be of one version everywhere for results to the last digit
 _SMALL: Final = (bool, int, float, str, bytes, type(None))  # arguments that each job carries with it
 
@@ -164,7 +167,7 @@ class DaskEngine:
         """Run jobs, and yield their results in the order of the jobs.
 
         Raises:
-            KwikenError: a job's worker died more often than jobs are tried.
+            KwikenError: a job's worker died more often than jobs are tried, or no worker is left.
         """
         from distributed import KilledWorker
 
@@ -180,13 +183,27 @@ class DaskEngine:
         )
         try:
             while futures:
-                result = futures[0].result()
+                result = self._result(futures[0])
                 futures.popleft()  # the workers need not keep what has arrived
                 yield result
         except KilledWorker as error:
             raise KwikenError(f"--engine: the workers of a job died: {error}") from error
         finally:
             self._client.cancel(list(futures))
+
+    def _result(self, future: Future) -> Any:
+        """Result of a job, for as long as there are workers."""
+        seen_s = time.monotonic()
+        while not future.done():
+            with contextlib.suppress(TimeoutError):
+                return future.result(timeout=LOOK_S)
+            if self._client.nthreads():
+                seen_s = time.monotonic()
+            elif time.monotonic() - seen_s >= NO_WORKER_S:
+                raise KwikenError(
+                    f"--engine: no worker of the Dask cluster is left, for {NO_WORKER_S:g} s now"
+                )
+        return future.result()
 
     def _argument(self, value: object, *, shared: bool) -> object:
         """The argument itself, or what stands for it where it is sent once."""

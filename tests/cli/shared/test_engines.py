@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
 
-from kwiken.base.errors import InputError
+from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.jobs import Job
 from kwiken.cli.shared import engines
 from kwiken.cli.shared.engines import spread
@@ -252,6 +253,53 @@ def test_a_cluster_without_workers_or_of_another_version_is_refused(monkeypatch:
         monkeypatch.setattr("importlib.metadata.version", lambda _: "0.0.0")
         with pytest.raises(InputError, match=r"worker tcp://127.* has kwiken .*, and here is 0\.0\.0"):
             list(spread(jobs, engine, None, lambda: None))
+
+
+@pytest.mark.slow
+def test_jobs_end_with_an_error_when_the_last_worker_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "NO_WORKER_S", 1.0)
+    with contextlib.ExitStack() as workers, cluster(0) as engine:
+        words = ("dask_worker", engine.replace("dask", "tcp"), "--nthreads", "1", "--no-dashboard")
+        workers.enter_context(program(*words, ready="Registered to"))
+        results = spread([(root_of, (number,)) for number in range(400)], engine, None, lambda: None)
+        assert next(results) == 0.0
+        workers.close()
+        with pytest.raises(KwikenError, match="no worker of the Dask cluster is left, for 1 s now"):
+            list(results)
+
+
+class Waiting:
+    """Future of a job whose result comes after some looks at the workers; None for never."""
+
+    def __init__(self, looks: int | None, error: Exception | None = None) -> None:
+        self.looks, self.error = looks, error
+
+    def done(self) -> bool:
+        return self.looks == 0
+
+    def result(self, timeout: float | None = None) -> str:
+        if self.looks == 0:
+            if self.error is not None:
+                raise self.error
+            return "result"
+        assert timeout is not None
+        self.looks = None if self.looks is None else self.looks - 1
+        raise TimeoutError
+
+
+def run_on(workers: int, future: Waiting) -> list[str]:
+    client = Mock(submit=Mock(return_value=future), nthreads=Mock(return_value={"w": 1} if workers else {}))
+    return list(engines.DaskEngine(client).run([(root_of, (4,))]))
+
+
+def test_a_job_is_waited_for_while_there_are_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "NO_WORKER_S", 0.0)
+    assert run_on(1, Waiting(5)) == ["result"]
+    with pytest.raises(TimeoutError, match="of the job"):
+        run_on(1, Waiting(5, TimeoutError("of the job")))
+    with pytest.raises(KwikenError, match="no worker"):
+        run_on(0, Waiting(None))
 
 
 @pytest.mark.parametrize(

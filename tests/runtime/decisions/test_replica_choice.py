@@ -399,7 +399,59 @@ def test_a_replica_that_answers_no_liveness_probe_is_ejected() -> None:
     picker.probed(target, 6.0, alive=False)
     assert target.ejected
     assert picker.pick(6.1) is good
-    assert picker.pick(6.0 + FIRST_BACKOFF_S) is target, "its trial"
+    assert picker.pick(6.0 + FIRST_BACKOFF_S) is good
+    assert picker.to_probe is target
+
+
+def silent_one() -> tuple[Picker, ReplicaState, ReplicaState]:
+    """Picker of two replicas, the one whose call was lost without an answer, and the other."""
+    picker = picker_of(2)
+    silent, good = know(picker, 0.01, 0.01)
+    picker.failed(silent, silent.take(1.0), 1.0, silent=True)
+    return picker, silent, good
+
+
+def test_a_silent_replica_gets_probes_and_no_calls_until_it_answers_one() -> None:
+    picker, silent, good = silent_one()
+    now, waits = 1.0, []
+    for _ in range(8):
+        now = silent.ejected_until
+        assert picker.pick(now) is good
+        assert picker.to_probe is silent
+        picker.to_probe = None
+        assert all(picker.pick(now + step) is good for step in range(20))
+        assert picker.to_probe is None, "one probe at a time"
+        assert picker.pick_other(now, [good]) is None, "nor does a copy go there"
+        picker.probed(silent, now, alive=False)
+        waits.append(silent.ejected_until - now)
+    assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (n + 1)) for n in range(8)])
+    now = silent.ejected_until
+    picker.pick(now)
+    picker.probed(silent, now, alive=True)
+    assert picker.pick(now) is silent, "its trial, with one call"
+    assert silent.trial
+    ticket = silent.take(now)
+    assert picker.pick(now + 0.1) is good
+    picker.answered(silent, ticket, now + 0.2, Reply("ok"))
+    assert not silent.ejected
+
+
+def test_without_another_replica_a_silent_one_gets_its_call_at_once() -> None:
+    picker, silent, good = silent_one()
+    picker.failed(good, good.take(1.0), 1.0)
+    assert picker.pick(1.0 + FIRST_BACKOFF_S) is silent
+    assert picker.to_probe is None
+
+
+def test_a_trial_that_is_lost_after_a_probe_needs_a_probe_again() -> None:
+    picker, silent, good = silent_one()
+    picker.pick(2.0)
+    picker.probed(silent, 2.0, alive=True)
+    picker.to_probe = None
+    assert picker.pick(2.0) is silent
+    picker.failed(silent, silent.take(2.0), 2.5, silent=True)
+    assert picker.pick(silent.ejected_until) is good
+    assert picker.to_probe is silent
 
 
 def test_a_call_cancelled_before_its_usual_latency_changes_no_estimate() -> None:
@@ -497,6 +549,9 @@ class Books:
             tried = [target for target, _ in self.out[-2:]]
             target = picker.pick_other(now, tried, ejected=number % 2 == 0)
             assert target not in tried
+            if picker.to_probe is not None:
+                self.asked.append(picker.to_probe)
+                picker.to_probe = None
             if target is not None:
                 self.out.append((target, target.take(now)))
         elif what == "replace":
@@ -549,9 +604,16 @@ def test_in_flight_counts_balance_after_any_sequence(
     picker = books.picker
     for target, ticket in books.out:
         picker.ended(target, ticket, books.now)
+    for target in books.asked:
+        picker.probed(target, books.now, alive=False)
     late = books.now + MAX_PAUSE_S
     for _ in range(len(picker._ejected)):
         picked = picker.pick(late)
+        while picker.to_probe is not None:
+            asked, picker.to_probe = picker.to_probe, None
+            picker.probed(asked, late, alive=True)
+            if picked is not None and not picked.ejected:
+                picked = picker.pick(late)
         assert picked is not None
         assert picked.ejected, "every ejected replica gets its trial"
         picker.answered(picked, picked.take(late), late, Reply("ok"))

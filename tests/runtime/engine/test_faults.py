@@ -313,6 +313,29 @@ def test_hanging_call_that_may_not_run_twice_is_left_to_hang() -> None:
     simulate(main)
 
 
+def test_a_dark_host_costs_no_request_that_may_not_run_twice_once_it_is_known() -> None:
+    """It swallows calls and probes for a minute; then it answers both, and gets calls again."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        dark_from, dark_to = loop.time() + 5.0, loop.time() + 65.0
+
+        def dark(replica: Replica) -> bool:
+            return replica.id == BAD and dark_from <= loop.time() < dark_to
+
+        script = Script(lambda replica, _: after(100.0 if dark(replica) else 0.01))
+        script.alive = lambda replica: not dark(replica)
+        executor = executor_of(one_stage(replicas=3, idempotent=False, timeout_ms=1000), script)
+        load = await drive(executor, rate=20.0, seconds=80.0)
+        lost = [entry.at for entry in script.sent if entry.end == "cancelled"]
+        assert load.errors
+        assert max(lost) < dark_from + 5.0, "calls that were sent before it was known to be dark"
+        assert script.asked.count(BAD) > 5
+        assert any(entry.replica == BAD for entry in script.sent if entry.at >= dark_to)
+
+    simulate(main)
+
+
 def test_call_that_may_not_run_twice_is_not_retried() -> None:
     async def main() -> None:
         script = Script(lambda *_: raising(LostError("reset")))

@@ -1,9 +1,10 @@
 """Replicas of one stage: the one that takes an attempt or a copy, and the ejection of those that fail.
 
 Pure: moments and outcomes in, a replica out. Replicas that fail are ejected for a while that doubles each
-time, then tried with one call (Envoy's outlier detection works alike). A call that failed says nothing about
-latency, and a replica that fails calls which others answer gets a worse score (`Outliers`): failing fast
-must not look like being fast.
+time, then tried with one call (Envoy's outlier detection works alike). One that was silent must answer a
+probe before, while others take calls: a call to a dark host that must not run twice is lost. A call that
+failed says nothing about latency, and a replica that fails calls which others answer gets a worse score
+(`Outliers`): failing fast must not look like being fast.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Picker:
 
     Attributes:
         crowded: nodes without headroom, whose replicas get no copies of calls.
+        to_probe: replica that the last `pick` wants probed, with the result reported by `probed`; None for
+            none. The caller clears it.
     """
 
     __slots__ = (
@@ -54,6 +57,7 @@ class Picker:
         "_rule",
         "_stage",
         "crowded",
+        "to_probe",
     )
 
     def __init__(
@@ -70,6 +74,7 @@ class Picker:
             self._outliers.join(target.record)
         self._next_trial = inf
         self.crowded: frozenset[str] = frozenset()
+        self.to_probe: ReplicaState | None = None
 
     @property
     def typical(self) -> float:
@@ -132,7 +137,9 @@ class Picker:
         if not left:
             left = self._untried(self._ejected, tried, without)
             if not ejected and self._live:  # a copy may serve as the trial: another attempt is running
-                left = [target for target in left if target.ejected_until <= now and not target.waiting]
+                left = [
+                    each for each in left if each.ejected_until <= now and not (each.waiting or each.silent)
+                ]
             left = [target for target in left if target.paused_until <= now]
         if not left:
             return None
@@ -210,16 +217,19 @@ class Picker:
         if target.ejected:
             self._readmit(target, now)
 
-    def failed(self, target: ReplicaState, ticket: int, now: float, *, pause_s: float = 0.0) -> None:
+    def failed(
+        self, target: ReplicaState, ticket: int, now: float, *, pause_s: float = 0.0, silent: bool = False
+    ) -> None:
         """Record a refused or lost call: eject the replica, each time for longer.
 
         Args:
             now: present moment, seconds.
             pause_s: time, seconds, during which the replica asks for no calls; `MAX_PAUSE_S` at most counts.
                 It gets none then, even if all others are ejected too.
+            silent: whether no answer came from the replica, not even a refusal.
         """
         del target.waiting[ticket]
-        self._eject(target, now)
+        self._eject(target, now, silent=silent)
         if pause_s > 0:
             target.paused_until = max(target.paused_until, now + min(pause_s, MAX_PAUSE_S))
             target.ejected_until = max(target.ejected_until, target.paused_until)
@@ -246,7 +256,7 @@ class Picker:
         failed_trial = target.ejected and took > self.typical
         if blame or failed_trial or target.misses >= MISSES_TO_EJECT:
             target.trouble = f"no answer for {took:.3g} s"
-            self._eject(target, now)
+            self._eject(target, now, silent=True)
         elif target.ejected:
             self._schedule_trial()
         return not target.ejected and self._needs_probe(target, started, took)
@@ -265,10 +275,14 @@ class Picker:
     def probed(self, target: ReplicaState, now: float, *, alive: bool) -> None:
         """Record the result of a probe."""
         target.probing = False
-        if not alive and target.unresponsive_since < inf:  # finite: no call was answered since
+        # Of a replica that takes calls a finite moment says that no call was answered since.
+        if alive:
+            target.silent = False
+        elif target.silent or target.unresponsive_since < inf:
             target.trouble = "no answer to a probe"
-            self._eject(target, now)
+            self._eject(target, now, silent=True)
         target.unresponsive_since = inf
+        self._schedule_trial()
 
     def ended(self, target: ReplicaState, ticket: int, now: float) -> None:
         """Record a call that ended by its deadline: the replica is alive, and nothing else is known."""
@@ -318,14 +332,18 @@ class Picker:
 
     def _trial(self, now: float) -> ReplicaState | None:
         for target in self._ejected:
-            if target.ejected_until <= now and not target.waiting:
+            if target.ejected_until <= now and not target.waiting and not target.probing:
+                if target.silent and self._live:
+                    target.probing, self.to_probe = True, target
+                    break
                 target.trial = True
                 self._schedule_trial(besides=target)
                 return target
         self._schedule_trial()
         return None
 
-    def _eject(self, target: ReplicaState, now: float) -> None:
+    def _eject(self, target: ReplicaState, now: float, *, silent: bool = False) -> None:
+        target.silent |= silent
         # Failures of calls that were sent before the ejection do not prolong it.
         if not target.ejected or now >= target.ejected_until:
             target.backoff = min(LAST_BACKOFF_S, target.backoff * 2 or FIRST_BACKOFF_S)
@@ -344,7 +362,7 @@ class Picker:
             self._schedule_trial()
             return
         target.ejected = False
-        target.outlier = False
+        target.outlier = target.silent = False
         target.backoff = 0.0
         if not target.removed:
             self._ejected.remove(target)
@@ -357,7 +375,7 @@ class Picker:
             (
                 target.ejected_until
                 for target in self._ejected
-                if target is not besides and not target.waiting
+                if target is not besides and not target.waiting and not target.probing
             ),
             default=inf,
         )

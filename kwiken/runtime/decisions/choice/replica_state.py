@@ -137,6 +137,8 @@ class ReplicaState:
         ejected: whether the replica gets no ordinary calls for now.
         outlier: whether it was ejected for errors that the others did not make.
         paused_until: moment up to which the replica has asked for no calls.
+        silent: whether it was ejected because nothing came from it: a probe must be answered before a call
+            is its trial.
         trial: whether the call just picked is the trial of an ejected replica.
         record: outcome statistics of the replica.
         trouble: reason why its last call failed or why it is ejected; None after an answer.
@@ -155,6 +157,7 @@ class ReplicaState:
         "record",
         "removed",
         "replica",
+        "silent",
         "ticket",
         "trial",
         "trouble",
@@ -177,6 +180,7 @@ class ReplicaState:
         self.outlier = False
         self.record = FailureRecord()
         self.trouble: str | None = None
+        self.silent = False
         self.trial = False
         self.removed = False
         self.ejected_until = -inf

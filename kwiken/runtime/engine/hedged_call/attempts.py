@@ -17,11 +17,12 @@ from kwiken.runtime.base.errors import (
     failed_call,
 )
 from kwiken.runtime.base.log_events import Event, about
+from kwiken.runtime.decisions.choice.picker import Picker
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.race import COPY, FINAL, FINISH, LATE, LOST, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.stage_state import ATTEMPT_OUTCOMES
 from kwiken.runtime.decisions.trace_sampling import KeepReason
-from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, describe
+from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Shared, describe
 from kwiken.runtime.wire.transport.base import Reply
 
 LOG = logging.getLogger("kwiken.gateway")
@@ -39,6 +40,12 @@ _KEEP_REASONS: Final = {
     RETRY: KeepReason.RETRIED,
     RESEND: KeepReason.RETRIED,
 }
+
+
+def probe(shared: Shared, picker: Picker, target: ReplicaState) -> None:
+    """Ask a replica whether it is alive, and report the answer to its picker."""
+    picker.to_probe, now = None, shared.now
+    shared.transport.ask(target.replica, lambda alive: picker.probed(target, now(), alive=alive))
 
 
 class Attempts(msgspec.Struct, eq=False):
@@ -119,7 +126,8 @@ class Attempts(msgspec.Struct, eq=False):
         elif lost:
             how = LOST
             pause_s = error.pause_s if isinstance(error, LostError) else 0.0
-            picker.failed(target, attempt.ticket, now, pause_s=pause_s)
+            silent = isinstance(error, LostError) and not pause_s
+            picker.failed(target, attempt.ticket, now, pause_s=pause_s, silent=silent)
             if not isinstance(error, AttemptTimeoutError) or self._hung(attempt, now):
                 self.site.request.record_loss(stage.name, attempt)
         else:
@@ -142,8 +150,7 @@ class Attempts(msgspec.Struct, eq=False):
         late = now - attempt.started >= stage.timeouts.blame
         picker, target = stage.state.picker, attempt.target
         if picker.dropped(target, attempt.ticket, now, blame=late):
-            clock = shared.now
-            shared.transport.ask(target.replica, lambda alive: picker.probed(target, clock(), alive=alive))
+            probe(shared, picker, target)
 
     def _end(self, attempt: Attempt, outcome: int, now: float) -> None:
         attempt.outcome = outcome

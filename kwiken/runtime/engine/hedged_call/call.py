@@ -26,7 +26,7 @@ from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.race import COPY, FINISH, LATE, REFUSED, RESEND, RETRY, Race
 from kwiken.runtime.decisions.stop_rule import WAIT
-from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts
+from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts, probe
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
 from kwiken.runtime.engine.hedged_call.items import hand_on
@@ -76,6 +76,8 @@ def call_stage(
                 f"stage {stage.name!r}: the request's deadline had passed before it was called"
             )
     target = picker.pick(now)
+    if picker.to_probe is not None:
+        probe(shared, picker, picker.to_probe)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica that takes calls")
     # Waiting out the whole time-out for a stage that may be left out would delay every request of an outage.
