@@ -1,4 +1,4 @@
-"""Replicas that ask for a pause get no calls until it is over."""
+"""Replicas that ask for a pause, or were silent: no calls until the pause is over, or a probe was answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from kwiken.runtime.decisions.choice.picker import MAX_PAUSE_S, Picker
+from kwiken.runtime.decisions.choice.picker import FIRST_BACKOFF_S, LAST_BACKOFF_S, MAX_PAUSE_S, Picker
+from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 from kwiken.runtime.wire.transport.base import Reply
 from tests.support.runtime.replicas import replicas_of
 
@@ -57,3 +58,54 @@ def test_a_pause_is_bounded() -> None:
     picker.failed(only, only.take(0.0), 0.0, pause_s=1e9)
     assert picker.pick(MAX_PAUSE_S - 0.1) is None
     assert picker.pick(MAX_PAUSE_S) is only
+
+
+def silent_one() -> tuple[Picker, ReplicaState, ReplicaState]:
+    """Picker of two replicas, the one whose call was lost without an answer, and the other."""
+    picker = picker_of(2)
+    silent, good = picker.targets
+    picker.failed(silent, silent.take(1.0), 1.0, silent=True)
+    return picker, silent, good
+
+
+def test_a_silent_replica_gets_probes_and_no_calls_until_it_answers_one() -> None:
+    picker, silent, good = silent_one()
+    now, waits = 1.0, []
+    for _ in range(8):
+        now = silent.ejected_until
+        assert picker.pick(now) is good
+        assert picker.to_probe is silent
+        picker.to_probe = None
+        assert all(picker.pick(now + step) is good for step in range(20))
+        assert picker.to_probe is None, "one probe at a time"
+        assert picker.pick_other(now, [good]) is None, "nor does a copy go there"
+        picker.probed(silent, now, alive=False)
+        waits.append(silent.ejected_until - now)
+    assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (n + 1)) for n in range(8)])
+    now = silent.ejected_until
+    picker.pick(now)
+    picker.probed(silent, now, alive=True)
+    assert picker.pick(now) is silent, "its trial, with one call"
+    assert silent.trial
+    ticket = silent.take(now)
+    assert picker.pick(now + 0.1) is good
+    picker.answered(silent, ticket, now + 0.2, Reply("ok"))
+    assert not silent.ejected
+
+
+def test_without_another_replica_a_silent_one_gets_its_call_at_once() -> None:
+    picker, silent, good = silent_one()
+    picker.failed(good, good.take(1.0), 1.0)
+    assert picker.pick(1.0 + FIRST_BACKOFF_S) is silent
+    assert picker.to_probe is None
+
+
+def test_a_trial_that_is_lost_after_a_probe_needs_a_probe_again() -> None:
+    picker, silent, good = silent_one()
+    picker.pick(2.0)
+    picker.probed(silent, 2.0, alive=True)
+    picker.to_probe = None
+    assert picker.pick(2.0) is silent
+    picker.failed(silent, silent.take(2.0), 2.5, silent=True)
+    assert picker.pick(silent.ejected_until) is good
+    assert picker.to_probe is silent

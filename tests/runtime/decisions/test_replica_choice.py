@@ -403,57 +403,6 @@ def test_a_replica_that_answers_no_liveness_probe_is_ejected() -> None:
     assert picker.to_probe is target
 
 
-def silent_one() -> tuple[Picker, ReplicaState, ReplicaState]:
-    """Picker of two replicas, the one whose call was lost without an answer, and the other."""
-    picker = picker_of(2)
-    silent, good = know(picker, 0.01, 0.01)
-    picker.failed(silent, silent.take(1.0), 1.0, silent=True)
-    return picker, silent, good
-
-
-def test_a_silent_replica_gets_probes_and_no_calls_until_it_answers_one() -> None:
-    picker, silent, good = silent_one()
-    now, waits = 1.0, []
-    for _ in range(8):
-        now = silent.ejected_until
-        assert picker.pick(now) is good
-        assert picker.to_probe is silent
-        picker.to_probe = None
-        assert all(picker.pick(now + step) is good for step in range(20))
-        assert picker.to_probe is None, "one probe at a time"
-        assert picker.pick_other(now, [good]) is None, "nor does a copy go there"
-        picker.probed(silent, now, alive=False)
-        waits.append(silent.ejected_until - now)
-    assert waits == pytest.approx([min(LAST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (n + 1)) for n in range(8)])
-    now = silent.ejected_until
-    picker.pick(now)
-    picker.probed(silent, now, alive=True)
-    assert picker.pick(now) is silent, "its trial, with one call"
-    assert silent.trial
-    ticket = silent.take(now)
-    assert picker.pick(now + 0.1) is good
-    picker.answered(silent, ticket, now + 0.2, Reply("ok"))
-    assert not silent.ejected
-
-
-def test_without_another_replica_a_silent_one_gets_its_call_at_once() -> None:
-    picker, silent, good = silent_one()
-    picker.failed(good, good.take(1.0), 1.0)
-    assert picker.pick(1.0 + FIRST_BACKOFF_S) is silent
-    assert picker.to_probe is None
-
-
-def test_a_trial_that_is_lost_after_a_probe_needs_a_probe_again() -> None:
-    picker, silent, good = silent_one()
-    picker.pick(2.0)
-    picker.probed(silent, 2.0, alive=True)
-    picker.to_probe = None
-    assert picker.pick(2.0) is silent
-    picker.failed(silent, silent.take(2.0), 2.5, silent=True)
-    assert picker.pick(silent.ejected_until) is good
-    assert picker.to_probe is silent
-
-
 def test_a_call_cancelled_before_its_usual_latency_changes_no_estimate() -> None:
     picker = picker_of(2)
     target, _ = know(picker, 0.01, 0.01)
