@@ -26,8 +26,8 @@ class Caution:
         confidence: probability that the performance of a workload reaches its target, 0.5 to 0.9999.
         shortfall: share of the target that may be missing and still count as met, from 0 to 0.5. The source
             counts 0.05 as met.
-        later_loss: share of performance that neighbours placed later may cost, from 0 to 0.5. Neighbours are
-            accepted up to the tolerated pressure, which costs 0.05.
+        later_loss: share of performance that is bought against neighbours, from 0 to 0.5. Neighbours are
+            accepted up to the pressure that costs it, and at least up to the tolerated one, which costs 0.05.
         tails: distribution of prediction errors, in deviations.
     """
 
@@ -46,6 +46,11 @@ class Caution:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ValueError(f"{name} must be from {low:g} to {high:g}, not {value}")
+
+    @property
+    def most_loss(self) -> float:
+        """Share of performance that neighbours may cost before they are refused."""
+        return max(self.later_loss, LOSS_AT_TOLERANCE)
 
     @cached_property
     def quantile(self) -> float:

@@ -64,9 +64,9 @@ class Contention:
 def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | None = None) -> Contention:
     """Contention on nodes (Quasar section 3.7 step 1, with residents' residual tolerance).
 
-    A node is acceptable where the pressure on it stays within what the newcomer tolerates, and the newcomer's
-    pressure within the slack of every resident that was promised something. Best-effort work tolerates
-    anything.
+    A node is acceptable where the pressure on it costs the newcomer no more than it buys against neighbours
+    (`Caution.later_loss`), and the newcomer's pressure is within the slack of every resident that was
+    promised something. Best-effort work tolerates anything.
 
     Args:
         nodes: (m,) indices of the nodes; None for all of them.
@@ -91,12 +91,15 @@ def contention_on(request: PlacementRequest, ledger: NodeLedger, nodes: Ints | N
     loss *= loss
     loss *= loss
     loss *= LOSS_AT_TOLERANCE
-    if not request.workload.best_effort:
+    promised, most = not request.workload.best_effort, request.caution.most_loss
+    if promised and most <= LOSS_AT_TOLERANCE:
         refused |= ratio > 1.0 + ROUNDING
     elif (crowded := np.nonzero(ratio > 1.0))[0].size:
         row, place = crowded
         limits = request.tolerance[:, row, classes[place]]
         loss[crowded] = contention_loss(pressure[:, place], limits).max(axis=0)
+        if promised:
+            refused |= loss > most + ROUNDING
     if rows < sizes:
         loss, refused = np.repeat(loss, sizes, axis=0), np.repeat(refused, sizes, axis=0)
     return Contention(np.arange(count) if nodes is None else nodes, loss, refused, nodes is None)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.headroom import LOSS_AT_TOLERANCE, Caution
 from kwiken.allocator.placement.node_ledger import ROUNDING, Draw, DrawKind
 from kwiken.allocator.workloads.completion.tails import NORMAL_TAILS, ErrorTails
 from kwiken.allocator.workloads.latency_limit import UNKNOWN_VARIATION, spare_within
@@ -261,6 +261,14 @@ class PlacementRequest:
         return tolerance_by_size(self.tolerated, self.caused, self.pressure)
 
     @cached_property
+    def borne(self) -> Floats:
+        """(s, k, c) pressure of others that costs a replica what is bought against it, or 5%, in shares.
+
+        Beyond what is tolerated, the loss grows by the excess; see `contention_loss`.
+        """
+        return self.tolerance + (self.caution.most_loss - LOSS_AT_TOLERANCE)
+
+    @cached_property
     def per_tolerance(self) -> Floats:
         """(s, k, c) inverse of `tolerance`."""
         return 1.0 / self.tolerance
@@ -279,7 +287,7 @@ class PlacementRequest:
         guaranteed = not self.workload.best_effort
         cores, memory_gb = float(self.cores[size]), float(self.memory_gb[size])
         caused = self.pressure[:, size, node_class]
-        tolerated = self.tolerance[:, size, node_class] if guaranteed else None
+        tolerated = self.borne[:, size, node_class] if guaranteed else None
         own = Draw(DrawKind.REPLICA, self.name, node, cores, memory_gb, caused, tolerated)
         extra = (
             Draw(

@@ -43,7 +43,7 @@ class _Supposed:
         self.per_tolerated: list[list[list[float]]] = request.per_tolerance.T.tolist()
         self.bearable: list[list[list[float]]] | None = None
         if not request.workload.best_effort:
-            self.bearable = (request.tolerance + request.pressure).T.tolist()
+            self.bearable = (request.borne + request.pressure).T.tolist()
         needed = np.where(request.all_pressure > 0, request.all_pressure - ROUNDING, -np.inf)
         self.least_slack: list[list[list[float]]] = needed.T.tolist()
 
@@ -234,11 +234,13 @@ class SharedNodesTrial(Sizing):
         loss *= loss
         loss *= loss
         loss *= LOSS_AT_TOLERANCE
-        if not self.request.workload.best_effort:
+        promised, most = not self.request.workload.best_effort, self.request.caution.most_loss
+        if promised and most <= LOSS_AT_TOLERANCE:
             refused = refused or ratio > 1.0 + ROUNDING
         elif ratio > 1.0:
             tolerated = self.request.tolerance[:, size, on.node_class]
             loss = float(contention_loss(np.array(pressure)[:, None], tolerated).max())
+            refused = refused or (promised and loss > most + ROUNDING)
         on.contention[on.sizes, size] = loss, refused
         return loss, refused
 

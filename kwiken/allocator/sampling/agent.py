@@ -40,7 +40,7 @@ class SampledKind:
     def draw(self, job: str, node: int, cluster: Cluster) -> Draw:
         """What one replica takes from a node."""
         request, at = self.request, (slice(None), self.size, cluster.class_numbers[node])
-        tolerated = None if request.workload.best_effort else request.tolerance[at]
+        tolerated = None if request.workload.best_effort else request.borne[at]
         return Draw(
             DrawKind.REPLICA, job, node, self.cores, self.memory_gb, request.all_pressure[at], tolerated
         )

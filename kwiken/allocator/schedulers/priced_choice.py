@@ -159,7 +159,7 @@ def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
     request, ledger = sizing.request, sizing.ledger
     classes, found = ledger.cluster.class_of[nodes], np.full((len(nodes), len(request.cores)), np.inf)
     for source in request.pressed:
-        caused, limits = (each[source].T[classes] for each in (request.all_pressure, request.tolerance))
+        caused, limits = (each[source].T[classes] for each in (request.all_pressure, request.borne))
         spare = limits - ledger.pressure[source][nodes, None]
         among = np.floor((spare + ROUNDING) / np.maximum(caused, LEAST_CAUSED)) + 1
         beside = np.floor((ledger.slack[source][nodes, None] + ROUNDING) / np.maximum(caused, LEAST_CAUSED))

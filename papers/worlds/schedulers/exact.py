@@ -220,7 +220,7 @@ def _contention(
             for request, x, z in zip(requests, replicas, present, strict=True):
                 at = source, slice(None), classes[node]
                 for size, (tolerated, own) in enumerate(
-                    zip(request.tolerance[at].tolist(), request.pressure[at].tolist(), strict=True)
+                    zip(request.borne[at].tolist(), request.pressure[at].tolist(), strict=True)
                 ):
                     bound = tolerated + own - float(ledger.pressure[source, node])
                     if tolerated >= 1.0 or (size and not request.pressed):

@@ -120,7 +120,7 @@ def differences(sizing: Sizing, nodes: Ints, kept: float = 0.0) -> tuple[Floats,
     """
     request, ledger, size = sizing.request, sizing.ledger, reservation(sizing.request).size
     classes = ledger.cluster.class_of[nodes]
-    caused, tolerated = (each[:, size][:, classes] for each in (request.all_pressure, request.tolerance))
+    caused, tolerated = (each[:, size][:, classes] for each in (request.all_pressure, request.borne))
     spare = np.minimum(ledger.slack[:, nodes], FULL) - (caused + kept)
     margin = (tolerated - kept) - np.minimum(ledger.pressure[:, nodes], FULL)
     return spare, margin
@@ -137,7 +137,7 @@ def _unharmed(sizing: Sizing, nodes: Ints, kept: float) -> Ints:
     request, ledger, size = sizing.request, sizing.ledger, reservation(sizing.request).size
     classes = ledger.cluster.class_of[nodes]
     least_slack = request.all_pressure[:, size] + kept - ROUNDING
-    most_pressure = request.tolerance[:, size] - kept + ROUNDING
+    most_pressure = request.borne[:, size] - kept + ROUNDING
     # Pressure above `FULL` counts as `FULL`.
     most_pressure[most_pressure >= FULL] = np.inf
     fine: Bools = np.all(ledger.slack[:, nodes] >= least_slack[:, classes], axis=0)

@@ -133,6 +133,33 @@ def test_a_profile_tells_its_reference_class_and_one_of_before_is_read() -> None
     assert profiles_from_json(json.dumps(raw), where="p")[0].reference_class == ""
 
 
+@pytest.mark.parametrize(
+    ("kept_free", "pressed", "taken"),
+    [(0.05, 0.5, True), (0.05, 0.52, False), (0.2, 0.64, True), (0.2, 0.66, False)],
+)
+def test_neighbours_are_let_in_up_to_the_loss_that_is_bought(
+    kept_free: float, pressed: float, taken: bool
+) -> None:
+    """Both ways round: as a newcomer beside pressure, and as a resident beside which pressure comes."""
+    nodes = cluster({"top": 1}, cores=32)
+    caution = Caution(confidence=0.5, later_loss=kept_free)
+    quiet = profile({1: 1e3}, {"top": 1.0}, name="quiet", tolerated=over_sources(1.0, disk=0.5))
+    loud = profile({1: 1e3}, {"top": 1.0}, name="loud", caused=over_sources(0.0, disk=pressed))
+    for first, second in ((quiet, loud), (loud, quiet)):
+        ledger = NodeLedger(nodes)
+        there, comes = (
+            Sizing(requested(1e3 * (1 - kept_free), one, nodes, caution=caution, spread=Spread.NONE), ledger)
+            for one in (first, second)
+        )
+        there.add(0, 0)
+        assert [one.next_on(0, None)[0] == 0 for one in (comes, SharedNodesTrial(comes))] == [taken] * 2
+        if taken:  # and the capacity that was bought is enough beside one another
+            comes.add(0, 0)
+            there.refresh()
+            assert there.meets()
+            assert comes.meets()
+
+
 def test_the_largest_size_that_neighbours_bear_is_ranked() -> None:
     nodes = cluster({"top": 2}, cores=32)
     ledger = NodeLedger(nodes)
