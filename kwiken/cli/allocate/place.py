@@ -59,7 +59,7 @@ REMOVED: Final = {
     **dict.fromkeys(("interference-only", "heterogeneity-only"), "thrifty"),
     "paragon-statistical": "sampled",
 }
-# Of performance, bought against neighbours. In `benchmarks.outside.shared_machines` 0.1 and 0.15 cost 3 to 14%
+# Of performance, bought against neighbours. In `benchmarks.outside.shared_machines` 0.1 and 0.15 cost 3-14%
 # more for each target that is kept, and keep as many of those that are promised.
 KEPT_FREE: Final = 0.05
 WAITING: Final = 3  # exit code: a target waits, or is far from met
