@@ -251,7 +251,7 @@ RULES: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
         ("plan", "service", "gateway", "fraction", "peak", "horizon_s", "id", "node", "address"), _first
     ),
     "revision": max,
-    **dict.fromkeys(("foreign", "trouble", "by", "plan_unkept", "state"), _first),
+    **dict.fromkeys(("foreign", "streams", "trouble", "by", "plan_unkept", "state"), _first),
     # Where gateways have yet to follow, a trial is told of as soon as one has it.
     **dict.fromkeys(("trial_share", "control_share", "charged", "observed"), max),
     "trial": _first,
