@@ -23,7 +23,7 @@ REPLICAS, STALLING = 40, 4
 # gives a replica of 40 more than twice its share in one of a few seconds, whatever the rule.
 RATE_PER_S = 1000.0
 FIRST_SEED = 800  # those from 700 on were used at 400 requests a second
-MOST_SHARES = 2.0  # of one replica in any second, as a multiple of its equal share
+MAX_SHARES = 2.0  # of one replica in any second, as a multiple of its equal share
 RIVALS = ("two choices", "former rule", "sampled by guarantee")
 MIN_ROUNDS = 3  # that must agree for an order
 MODULE = "benchmarks.choice"
@@ -83,7 +83,7 @@ def _rows(gateways: int, found: dict[str, list[LiveRound]]) -> list[Row]:
                 name=f"largest share in a second, {where}: {rule}",
                 ours=statistics.median(shares),
                 unit="times its share",
-                target=MOST_SHARES if rule == OURS else None,
+                target=MAX_SHARES if rule == OURS else None,
                 spread=(min(shares), max(shares)),
             )
         )

@@ -34,7 +34,7 @@ PROBES_PER_CALL = 3
 MISS = 1e-3  # probability that a sample holds no good replica
 GOOD = 1.5  # times the median score up to which a replica is good
 MIN_SAMPLE, MAX_SAMPLE = 2, 32
-LOOK_S = 0.1  # interval at which the share of good replicas is looked at
+POLL_S = 0.1  # interval at which the share of good replicas is looked at
 QUEUE, LATENCY = 2, 3  # places of a probe's fields
 Probe = tuple[float, ReplicaState, int, float]  # moment, replica, calls in flight, its latency at that queue
 
@@ -194,11 +194,11 @@ class SampledChoice(LeastLatency):
 
     def __init__(self) -> None:
         self._size = MIN_SAMPLE
-        self._looked_at = -LOOK_S
+        self._looked_at = -POLL_S
 
     def choose(self, live: Sequence[ReplicaState], now: float, stage: ChoiceContext) -> ReplicaState:
         """Draw as many as the guarantee needs, and take the best."""
-        if now - self._looked_at >= LOOK_S:
+        if now - self._looked_at >= POLL_S:
             self._looked_at = now
             scores = sorted(self.score(target, now, stage) for target in live)
             limit = GOOD * scores[len(scores) // 2]

@@ -14,7 +14,7 @@ import uvloop
 from benchmarks.harness import Row
 from kwiken.runtime.cluster.cluster import Cluster
 
-MOST_REPLICA_MB = 20.0
+MAX_REPLICA_MB = 20.0
 PAGE = re.compile(r"^(Rss|Pss):\s+(\d+) kB$", re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ async def _measure(service: str) -> list[Row]:
             name="replica: RSS",
             ours=rss[len(rss) // 2],
             unit="MB",
-            target=MOST_REPLICA_MB,
+            target=MAX_REPLICA_MB,
             spread=(rss[0], rss[-1]),
         ),
         Row(name=f"{len(replicas)} replicas: PSS", ours=sum(held["Pss"] for held in replicas), unit="MB"),

@@ -25,7 +25,7 @@ from kwiken.runtime.cluster.cluster import Cluster
 
 CALLERS = 16
 TEXT = "x" * 200
-LEAST = {16: 2.3, 4: None, 1: 2.0}  # by requests at once, how many times our processor time by hand takes
+MIN_RATIO = {16: 2.3, 4: None, 1: 2.0}  # by requests at once, how many times our processor time by hand takes
 
 
 class Figures(NamedTuple):
@@ -46,7 +46,7 @@ async def _compare(rounds: int, seconds: float) -> list[Row]:
     rows: list[Row] = []
     async with Cluster("benchmarks.gateway.chain:chain") as cluster, plain() as (url, pids):
         own = [*cluster.gateway_pids, *(pid for those in cluster.replicas.values() for pid, _ in those)]
-        for at_once, least in LEAST.items():
+        for at_once, least in MIN_RATIO.items():
             pairs = []
             for turn in range(rounds + 1):
                 sides = [(cluster.gateway_url, own), (url, pids)]

@@ -43,7 +43,7 @@ from kwiken.runtime.wire.grpc.messages import payload_message
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD
 
 CALLERS = 16
-LEAST = 1.0  # times as many requests as the calls by hand
+MIN_RATIO = 1.0  # times as many requests as the calls by hand
 REQUEST = msgspec.json.encode(Item("x" * 200))
 METADATA = ((TRACEPARENT, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),)
 
@@ -77,7 +77,7 @@ async def _compare(starts: int, turns: int, seconds: float) -> list[Row]:
     pairs = [await _pair(turns, seconds) for _ in range(starts)]
     name = f"chain of {len(STAGES)} stages over gRPC, {CALLERS} at once"
     figures = (
-        ("time a request, all processes busy", "us", LEAST),
+        ("time a request, all processes busy", "us", MIN_RATIO),
         ("processor time a request, gateway and stages", "us", None),
         ("processor time a request, gateway alone", "us", None),
         ("p99 latency", "ms", None),

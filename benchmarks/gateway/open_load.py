@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import cast
 
-MOST_AT_ONCE = 1000
+MAX_AT_ONCE = 1000
 
 
 async def open_load(url: str, path: str, body: bytes, *, rate: float, seconds: float) -> list[float]:
@@ -76,8 +76,8 @@ class _Pool:
             connection.close()
 
     async def _connect(self) -> _Connection:
-        if len(self._all) == MOST_AT_ONCE:
-            raise RuntimeError(f"{MOST_AT_ONCE} requests wait for an answer: this load is too much")
+        if len(self._all) == MAX_AT_ONCE:
+            raise RuntimeError(f"{MAX_AT_ONCE} requests wait for an answer: this load is too much")
         connection = _Connection()
         self._all.append(connection)
         await asyncio.get_running_loop().create_connection(lambda: connection, self._host, self._port)

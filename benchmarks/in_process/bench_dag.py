@@ -10,7 +10,7 @@ from benchmarks.in_process.calls import chain_of, echo, fan_of, hedged, repeat
 
 TARGET_US = 10.0
 WIDTH = 8
-MOST_OF_GROUP = 3.0  # times the price of a TaskGroup
+MAX_OF_GROUP = 3.0  # times the price of a TaskGroup
 
 
 async def by_hand(length: int) -> int:
@@ -67,5 +67,5 @@ def fan(loop: asyncio.AbstractEventLoop, *, quick: bool) -> Row:
         rounds=5 if quick else 25,
         unit="us",
         scale=1e6 / (requests * (WIDTH + 1)),
-        least=1 / MOST_OF_GROUP,
+        least=1 / MAX_OF_GROUP,
     )

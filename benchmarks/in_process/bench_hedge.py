@@ -13,7 +13,7 @@ from benchmarks.in_process.bench_race import floor
 from benchmarks.in_process.calls import echo, on_each_loop, repeat
 from kwiken.hedge.hedger import Hedger
 
-MOST: float = 1.3  # times the price of the baseline
+MAX_PRICE: float = 1.3  # times the price of the baseline
 DELAY_MS = 1000.0  # of copies, which none of these calls lasts for
 
 
@@ -46,7 +46,7 @@ def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]
             by_hand,
             [(call, rival) for call, _, rival, _ in turns],
             unit="us",
-            least=1 / MOST,
+            least=1 / MAX_PRICE,
         ),
         paired(
             f"the same by the decorator, {label}",

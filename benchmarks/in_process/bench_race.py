@@ -20,11 +20,11 @@ from benchmarks.in_process.calls import chain_of, echo, hedged, on_each_loop, re
 from kwiken.runtime.engine.executor import Executor
 
 CALLS = 10
-MOST_OF_FLOOR = 1.7  # times the price of a race by hand
-MOST_OF_CATCH_UP = 1.2  # times the price of a call without it
-MOST_OF_COPY = 1.4  # times the processor time of a call that gets no copy
+MAX_OF_FLOOR = 1.7  # times the price of a race by hand
+MAX_OF_CATCH_UP = 1.2  # times the price of a call without it
+MAX_OF_COPY = 1.4  # times the processor time of a call that gets no copy
 COPIED_MS = 2.0  # time-out that every slow call outlasts
-LEAST_COPIED = 0.2  # share of those calls that must get a copy: a busy machine's load denies the others
+MIN_COPIED = 0.2  # share of those calls that must get a copy: a busy machine's load denies the others
 SLOW_S = 0.005  # time of a call that outlasts its time-out
 SHORT_MS = 0.4  # time-out that rounds to zero milliseconds
 MAX_WAITING = 1.5  # times the processor time of calls whose time-out does not come
@@ -98,7 +98,7 @@ def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]
         rounds=5 if quick else 25,
         unit="us",
         scale=1e6 / calls,
-        least=1 / MOST_OF_CATCH_UP,
+        least=1 / MAX_OF_CATCH_UP,
     )
     races = in_turn(
         f"reissue race that does not fire, per call, {label}",
@@ -110,7 +110,7 @@ def on(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> list[Row]
         rounds=5 if quick else 25,
         unit="us",
         scale=1e6 / calls,
-        least=1 / MOST_OF_FLOOR,
+        least=1 / MAX_OF_FLOOR,
     )
     copies = [copied(loop, label, quick=quick), copied_by_hand(loop, label, quick=quick)]
     return [*races, catching_up, waiting(loop, label, quick=quick), *copies]
@@ -139,14 +139,14 @@ def copied(loop: asyncio.AbstractEventLoop, label: str, *, quick: bool) -> Row:
     pairs = processor_times(loop, always, hedged(slow), quick=quick)
     stages = always.status()["stages"].values()
     share = sum(stage["reissues"] for stage in stages) / sum(stage["calls"] for stage in stages)
-    if share < LEAST_COPIED:
+    if share < MIN_COPIED:
         raise RuntimeError(f"only {share:.0%} of the calls got a copy")
     return paired(
         f"processor time of a call of {SLOW_S * 1e3:g} ms that gets a copy, {label}",
         "without a copy",
         [(plain + (mixed - plain) / share, plain) for mixed, plain in pairs],
         unit="us",
-        least=1 / MOST_OF_COPY,
+        least=1 / MAX_OF_COPY,
     )
 
 

@@ -37,8 +37,8 @@ WARM_UP_S: Final = 12.0
 TIMEOUT_S: Final = 30.0
 PERCENTILE: Final = 0.99
 FIRST_SEED: Final = 3860
-LEAST_CUT: Final = 2.0  # of the light kind's p99
-MOST_RISE: Final = 1.1  # of the heavy kind's p99
+MIN_CUT: Final = 2.0  # of the light kind's p99
+MAX_RISE: Final = 1.1  # of the heavy kind's p99
 Ask = Callable[[str], Awaitable[None]]
 
 
@@ -95,7 +95,7 @@ def arrivals(seed: int, seconds: float) -> list[Arrival]:
 def _rows(protocol: str, rounds: Sequence[tuple[Outcome, Outcome]]) -> list[Row]:
     """Rows of one protocol, from the outcomes with and without lines."""
     rows = []
-    for kind, least in ((LIGHT, LEAST_CUT), (HEAVY, 1 / MOST_RISE)):
+    for kind, least in ((LIGHT, MIN_CUT), (HEAVY, 1 / MAX_RISE)):
         pairs = [(lined.p99_ms[kind], plain.p99_ms[kind]) for lined, plain in rounds]
         name = f"{kind} of two kinds at {LOAD:.0%} load, {protocol}: p99"
         rows.append(paired(name, "without lines", pairs, unit="ms", least=least))

@@ -14,9 +14,9 @@ from benchmarks.outside.outside_data import recordings
 from benchmarks.outside.outside_judge import Case, judged
 from kwiken.tail.judging.judged_plans import EVEN, HINDSIGHT, PLAN
 
-MOST_BEHIND_EVEN = 1.0  # points of p99 cut, in the median of a data set
-LEAST_OF_HINDSIGHT = 90.0  # percent of hindsight's cut, in the median of the generator's services
-LEAST_USED = 80.0  # percent of the budget, wherever hindsight uses it
+MAX_BEHIND_EVEN = 1.0  # points of p99 cut, in the median of a data set
+MIN_OF_HINDSIGHT = 90.0  # percent of hindsight's cut, in the median of the generator's services
+MIN_USED = 80.0  # percent of the budget, wherever hindsight uses it
 MIN_CUT_OF_HINDSIGHT = 0.005  # p99 cut below which a ratio to it says nothing
 HEAD = (
     *("data set", "kind", "budget", "requests", "p99 cut: plan", "even", "hindsight"),
@@ -77,18 +77,18 @@ def targets(name: str, cases: Sequence[Case]) -> list[Row]:
     used = [
         100 * case.judgement.arm(PLAN).spent / case.budget
         for case in cases
-        if case.judgement.arm(HINDSIGHT).spent >= LEAST_USED / 100 * case.budget
+        if case.judgement.arm(HINDSIGHT).spent >= MIN_USED / 100 * case.budget
     ]
     rows = [
-        _row(f"{name}: p99 cut of the plan ahead of even", ahead, "points", -MOST_BEHIND_EVEN),
-        _row(f"{name}: the same, copies correlated at 0.5", linked, "points", -MOST_BEHIND_EVEN),
+        _row(f"{name}: p99 cut of the plan ahead of even", ahead, "points", -MAX_BEHIND_EVEN),
+        _row(f"{name}: the same, copies correlated at 0.5", linked, "points", -MAX_BEHIND_EVEN),
     ]
     if ratio:
-        target = LEAST_OF_HINDSIGHT if generated else None
+        target = MIN_OF_HINDSIGHT if generated else None
         rows.append(_row(f"{name}: p99 cut as a share of hindsight's", ratio, "%", target))
     if used:
         rows.append(
-            _row(f"{name}: budget used where hindsight uses it", used, "%", LEAST_USED if generated else None)
+            _row(f"{name}: budget used where hindsight uses it", used, "%", MIN_USED if generated else None)
         )
     for what, way in (("plan", PLAN), ("even", EVEN), ("hindsight", HINDSIGHT)):
         rows.append(

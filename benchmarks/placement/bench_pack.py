@@ -43,7 +43,7 @@ PERCENTILES = range(80, 100)
 KNOWN = (97, 98, 99, 99.5, 99.9, 100)  # percentiles of joint use in the judged half itself
 NEARBY = 8  # nodes below the fewest of a sum of percentiles, from which ours are tried
 ROOM = 1e-9  # rounding of sums
-LEAST_SHARE = 1e-7  # of the time; no share is 0, so that logarithms can be taken
+MIN_SHARE = 1e-7  # of the time; no share is 0, so that logarithms can be taken
 SAVING = 0.05  # of the nodes: what is aimed at
 DRAWS, QUICK_DRAWS = 12, 2  # of nine tenths of the machines
 DRAWN = 0.9
@@ -228,7 +228,7 @@ def _over_draws(name: str, packed: Floats, later: Floats, draws: int) -> list[Ro
 def _nodes_within(points: Floats, share: float) -> float:
     """Nodes at a share of the time, read off the least shares of (n, 2) nodes and shares."""
     ordered = points[np.lexsort((points[:, 1], points[:, 0]))]
-    logs = np.log(np.maximum(np.minimum.accumulate(ordered[:, 1]), LEAST_SHARE))
+    logs = np.log(np.maximum(np.minimum.accumulate(ordered[:, 1]), MIN_SHARE))
     within = np.flatnonzero(logs <= np.log(share))
     if not within.size or within[0] == 0:
         raise SystemExit(f"no number of nodes on both sides of a share of {share:g}")

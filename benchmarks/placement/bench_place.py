@@ -30,7 +30,7 @@ DEFAULT = "thrifty"
 TOO_SLOW = "exact"  # on many nodes
 FULL = (0.5, 0.95)  # shares of all cores that are drawn
 NEEDED = (2.5, 12.0)  # number of the largest replicas that a workload needs, about
-MOST_FILLING = 12_000  # workloads that fill a cluster; some find no room
+MAX_FILLING = 12_000  # workloads that fill a cluster; some find no room
 ARRIVAL_NODES = 1000
 MIN_ARRIVALS_PER_S = 1000.0
 TARGET_MEAN, TARGET_P90 = 5.0, 15.0  # %, over the joint optimum, of the default scheduler
@@ -161,7 +161,7 @@ def _filled(found: Cluster, share: float, rng: np.random.Generator) -> NodeLedge
     ledger, filler = NodeLedger(found), scheduler("least-loaded")
     requests = _requests(200, found, rng, Caution())
     whole, number = float(found.cores.sum()), 0
-    while ledger.free_cores.sum() > (1 - share) * whole and number < MOST_FILLING:
+    while ledger.free_cores.sum() > (1 - share) * whole and number < MAX_FILLING:
         filler.place(Sizing(requests[number % len(requests)], ledger))
         number += 1
     return ledger

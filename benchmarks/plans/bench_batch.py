@@ -31,7 +31,7 @@ SMALL, LARGE = 10, 40  # executors of the known runs
 FAR = 10  # times a known size
 SLOTS = 1
 AGAIN = 100_000  # added to a query's seed for another run of it
-MOST_ERROR_ONE, MOST_ERROR_TWO = 0.06, 0.10
+MAX_ERROR_ONE, MAX_ERROR_TWO = 0.06, 0.10
 COVERED = (0.85, 0.95)
 TUPLES, LOOPED = 10_000, 100
 READ_QUERIES = 40  # whose event logs are read
@@ -84,7 +84,7 @@ def predictions(queries: int) -> list[Row]:
                 errors.setdefault((case, name), []).append(abs(value - actual) / actual)
             held.setdefault(case, []).append(predicted.low_ms <= actual <= predicted.high_ms)
     rows = []
-    for case, target in (("one run", MOST_ERROR_ONE), ("two runs", MOST_ERROR_TWO)):
+    for case, target in (("one run", MAX_ERROR_ONE), ("two runs", MAX_ERROR_TWO)):
         ours = 100 * float(np.mean(errors[case, "replay"]))
         for name in ("waves", "ernest", "constant"):
             if (case, name) in errors:

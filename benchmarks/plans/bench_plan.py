@@ -17,7 +17,7 @@ from kwiken.tail.planning.planner import make_plan
 CREATED = "2026-01-01T00:00:00Z"
 BUDGET = 0.05
 RANDOM = 200
-MOST_OF_READING = 3.0  # times the time of reading the profile's JSON
+MAX_OF_READING = 3.0  # times the time of reading the profile's JSON
 
 
 def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called a
             rounds=rounds,
             unit="s",
             scale=1.0,
-            least=1 / MOST_OF_READING,
+            least=1 / MAX_OF_READING,
         ),
         side_by_side(
             f"SumVar over {STAGES} stages",

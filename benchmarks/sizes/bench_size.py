@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from benchmarks.harness import Row
 from benchmarks.sizes.arms import Arm
-from benchmarks.sizes.sized import LEAST_SAVING, SPARE, percent_less, study_beside_replicas
+from benchmarks.sizes.sized import MIN_SAVING, SPARE, percent_less, study_beside_replicas
 from benchmarks.sizes.sized_profiles import DAG_RATE_PER_S, dag_profile, search_profile
 from kwiken.allocator.capacity.study import SizeStudy
 from kwiken.model.profile.profile import Profile
@@ -81,7 +81,7 @@ def _described(study: SizeStudy, arms: list[Arm], arm: Arm) -> str:
 
 def _row(name: str, values: list[float]) -> Row:
     middle = statistics.median(values)
-    target = LEAST_SAVING if "replicas alone" in name else None
+    target = MIN_SAVING if "replicas alone" in name else None
     return Row(
         name=name,
         ours=middle,

@@ -15,7 +15,7 @@ from kwiken.model.profile.profile import Profile
 from kwiken.tail.queueing.load.decompose import load_model
 
 SPARE = 2.0  # cost of the sizes whose p99 is the target, as a multiple of the cheapest that serve at all
-LEAST_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost
+MIN_SAVING = 20.0  # % of cost at equal p99, or of p99 at equal cost
 CREATED = "2026-01-01T00:00:00Z"
 
 

@@ -32,11 +32,11 @@ TARGET_US = 5.0  # a span: 200,000 spans a second
 STAGES = (("parse", 1), ("spell", 1), ("lookup", 8), ("rank", 1), ("snippet", 4), ("page", 1))
 CALLS = 20
 TICKET_SHOP = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "train-ticket"
-MOST_OF_LOADS = 1.5  # of the time of json.loads, that a fit may take
-MOST_BYTES_A_SPAN = 300.0
+MAX_OF_LOADS = 1.5  # of the time of json.loads, that a fit may take
+MAX_BYTES_A_SPAN = 300.0
 LARGE_FILES, LARGE_LINES = 25, 27_240  # a folder of 1 GB: two million spans of a shop, in 18 stages
-MOST_OF_LARGE_MB = 647.0  # half of what the fit of such a folder took once
-MOST_OF_ONE_PROCESS = 0.75  # of its time, that two processes may take
+MAX_OF_LARGE_MB = 647.0  # half of what the fit of such a folder took once
+MAX_OF_ONE_PROCESS = 0.75  # of its time, that two processes may take
 TRACE_ID = re.compile(r'("traceID":\s*")([0-9a-f])')  # with the first digit, which tells copies apart
 # Linux's own figure, as `getrusage` starts from the peak of the process that started this one.
 PEAK_OF_FIT = """
@@ -293,7 +293,7 @@ def in_a_process(name: str, path: Path, rounds: int) -> Row:
         "json.loads line by line",
         [(cost("fit"), cost("loads")) for _ in range(rounds)],
         unit="us/span",
-        least=1 / MOST_OF_LOADS,
+        least=1 / MAX_OF_LOADS,
     )
 
 
@@ -314,7 +314,7 @@ def real(rounds: int) -> list[Row]:
         scale=1.0,
     )
     assert row.theirs is not None
-    return [replace(row, target=MOST_OF_LOADS * row.theirs, met=row.ours <= MOST_OF_LOADS * row.theirs)]
+    return [replace(row, target=MAX_OF_LOADS * row.theirs, met=row.ours <= MAX_OF_LOADS * row.theirs)]
 
 
 def growth(folder: Path) -> list[Row]:
@@ -344,8 +344,8 @@ def growth(folder: Path) -> list[Row]:
             name="memory of each further span, up to the bound of 4 million",
             ours=each,
             unit="bytes/span",
-            target=MOST_BYTES_A_SPAN,
-            met=each <= MOST_BYTES_A_SPAN,
+            target=MAX_BYTES_A_SPAN,
+            met=each <= MAX_BYTES_A_SPAN,
         ),
     ]
 
@@ -375,14 +375,14 @@ def large(folder: Path, files: int, lines: int, rounds: int) -> list[Row]:
             name=f"peak memory of a process that fits {name}",
             ours=peak / 1e6,
             unit="MB",
-            target=MOST_OF_LARGE_MB,
+            target=MAX_OF_LARGE_MB,
         ),
         paired(
             f"kwiken fit --jobs 2 of {name}",
             "one process",
             walls,
             unit="s",
-            least=1 / MOST_OF_ONE_PROCESS,
+            least=1 / MAX_OF_ONE_PROCESS,
         ),
         paired(f"processor time of kwiken fit --jobs 2 of {name}", "one process", costs, unit="s"),
     ]

@@ -23,7 +23,7 @@ from benchmarks.traces.traced_gateways import MODES, Counts, TracedGateways, tra
 from kwiken.runtime.gateway.settings import TraceMode
 
 CALLERS: Final = 4  # few, so that no request is turned away on a busy machine
-LEAST_SHARE: Final = 0.95  # of the gateway's processor time that is to be left to requests
+MIN_SHARE: Final = 0.95  # of the gateway's processor time that is to be left to requests
 WARM_UP_S: Final = 0.5
 DROPPED_BEFORE: Final = 100  # requests
 OFF: Final = "--trace off"
@@ -62,7 +62,7 @@ async def _under_load(gateways: TracedGateways, rounds: int, seconds: float) -> 
     kept, dropped = after.kept - before.kept, after.dropped - before.dropped
     name = f"{CHAIN}, {CALLERS} at once: gateway's processor time a request"
     rows = []
-    floors: tuple[tuple[TraceMode, float | None], ...] = (("sampled", LEAST_SHARE), ("all", None))
+    floors: tuple[tuple[TraceMode, float | None], ...] = (("sampled", MIN_SHARE), ("all", None))
     for mode, least in floors:
         pairs = list(zip(figures[mode], figures["off"], strict=True))
         rows.append(paired(f"{name}, --trace {mode}", OFF, pairs, unit="us", least=least))
@@ -112,6 +112,6 @@ async def _parts(gateways: TracedGateways, turns: int, kept_share: float) -> lis
             OFF,
             [(off_us + whole_us, off_us)],
             unit="us",
-            least=LEAST_SHARE,
+            least=MIN_SHARE,
         ),
     ]

@@ -16,7 +16,7 @@ from kwiken.traffic.low_rank import low_rank_amounts
 from kwiken.traffic.maps import AlignedMaps, MapLevel, TrafficMap, aligned, level_map, levels_of
 
 DIGITS: Final = 9  # of errors, which are shares
-MOST_PAIRS: Final = 10  # busiest pairs that are listed
+MAX_PAIRS: Final = 10  # busiest pairs that are listed
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _at(endpoints: Sequence[TrafficEndpoint], level: MapLevel, fine: TrafficMap)
 
 def _errors(found: AlignedMaps) -> MapErrors:
     busiest = np.zeros(len(found.seen), dtype=np.bool_)
-    busiest[np.argsort(-found.seen, kind="stable")[:MOST_PAIRS]] = True
+    busiest[np.argsort(-found.seen, kind="stable")[:MAX_PAIRS]] = True
     # Maps that are equal but for rounding are to have equal errors.
     errors = (found.error, found.error_of(busiest), found.error_of(found.rare))
     return MapErrors(*(round(error, DIGITS) for error in errors))

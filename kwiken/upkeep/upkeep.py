@@ -30,7 +30,7 @@ LOG = logging.getLogger("kwiken.upkeep")
 CHECK_S: Final = 0.05  # interval of checks for lost nodes; a replica takes longer to be started again
 FAILED_S: Final = 1.0  # pause after a step that failed
 NODE_LOST_S: Final = 60.0  # time for which nothing is placed on a node that was lost
-LEAST_SHORTAGE: Final = 1e-3  # cores that a workload lacks whose prediction does not say how many
+MIN_SHORTAGE: Final = 1e-3  # cores that a workload lacks whose prediction does not say how many
 
 
 class Upkeep:
@@ -215,7 +215,7 @@ class Upkeep:
         """
         ahead = rented.loads_ahead(seen)
         await self._apply(self._adaptation.prepare(now_s, ahead))
-        missing = dict.fromkeys(short, LEAST_SHORTAGE) | self._adaptation.missing_cores()
+        missing = dict.fromkeys(short, MIN_SHORTAGE) | self._adaptation.missing_cores()
         for action in rented.renter.observe(now_s, missing, self._occupied()):
             self._note(action.line)
             if isinstance(action, NodeOrder):

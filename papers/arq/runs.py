@@ -21,7 +21,7 @@ LITTLE: Final = "loss below 10%, %"
 MEAN: Final = "mean performance, %"
 USED: Final = "cores used, %"
 BUT_FOR_WAIT: Final = "QoS kept but for the added wait, %"
-LEAST_DEVIATION: Final = 1e-4  # below which a harmonic mean is undefined or nothing but that job
+MIN_DEVIATION: Final = 1e-4  # below which a harmonic mean is undefined or nothing but that job
 GROUPS: Final = (0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 1.0)  # shortest jobs by their ideal time
 SHORT_OF_MEAN: Final = 2700 / 2601  # moment of Figure 6.2a, in the mean busy time of the source's pool
 SERIES_POINTS: Final = 200
@@ -90,7 +90,7 @@ def _deviations(outcome: LinedOutcome) -> Figures:
 def _spread(name: str, values: Floats) -> Figures:
     if not values.size:
         return {}
-    harmonic = len(values) / float((1 / np.maximum(values, LEAST_DEVIATION)).sum())
+    harmonic = len(values) / float((1 / np.maximum(values, MIN_DEVIATION)).sum())
     return {
         f"{name}: harmonic mean, %": 100 * harmonic,
         f"{name}: mean, %": 100 * float(values.mean()),

@@ -21,7 +21,7 @@ from papers.corral.workloads import ONLINE_S, RACKS, TESTBED, w2
 from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 FIRST_GAP_SEED: Final = 300
-MOST_SEEDS: Final = 4
+MAX_SEEDS: Final = 4
 EXCHANGES: Final = 4000  # as elsewhere
 MORE_EXCHANGES: Final = 40_000
 PARTS_OF_GIANT: Final = 10
@@ -96,7 +96,7 @@ def gap_ablation(seeds: int) -> Part:
     return over_seeds(
         "gap of W2",
         gaps,
-        min(seeds, MOST_SEEDS),
+        min(seeds, MAX_SEEDS),
         conclude_gaps,
         [(case,) for case in CASES],
         figures=("Section 4.3.5",),

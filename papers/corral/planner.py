@@ -34,8 +34,8 @@ from papers.figures.tables import StatedRow, level, order, study
 
 Results = Mapping[Any, Any]  # of one seed: by case, figures by name
 YARN: Final = "Yarn-CS"
-MOST_FLAT: Final = 2.0  # percent of makespan that count as no gain
-MOST_GROWTH: Final = 1.01  # factor from which a gain is larger than another
+MAX_FLAT: Final = 2.0  # percent of makespan that count as no gain
+MAX_GROWTH: Final = 1.01  # factor from which a gain is larger than another
 FLOWS: Final = f"{FLOW_RACKS} racks of 40 machines and {FLOW_JOBS} jobs; the source has 50 racks and 200 jobs"
 BATCH: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     (
@@ -187,7 +187,7 @@ def _loads() -> Iterator[StatedRow]:
 
 def _grows(by: Results) -> bool:
     less, more = (by[rate][YARN]["mean"] / by[rate]["Corral"]["mean"] for rate in (50, 200))
-    return bool(more > less * MOST_GROWTH)
+    return bool(more > less * MAX_GROWTH)
 
 
 def _backgrounds() -> Iterator[StatedRow]:
@@ -216,7 +216,7 @@ FLAT: Final = (
     order(
         "Section 4.5.3",
         "no gain above 2% at 1:1 without background",
-        lambda by: _FLAT(by) <= MOST_FLAT,
+        lambda by: _FLAT(by) <= MAX_FLAT,
     ),
 )
 ERRORS: Final = tuple(

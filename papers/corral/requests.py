@@ -32,11 +32,11 @@ MEAN_SIZE: Final = 12.0  # machines that the base tuple asks for, mean of the ex
 MEAN_BANDWIDTH: Final = 500.0  # Mbit/s of the base tuple, likewise
 MEAN_RATE: Final = 500.0  # Mbit/s of maps and reduces, likewise
 DISK: Final = 1000.0  # Mbit/s of a virtual machine
-LEAST_SELECTIVITY: Final = 0.1
+MIN_SELECTIVITY: Final = 0.1
 BYTES_A_SLOT: Final = 8e9  # of input for each virtual machine of the base tuple
 REQUESTS: Final = 400
 LARGEST_SIZE: Final = 64
-LEAST_BANDWIDTH: Final = 10.0
+MIN_BANDWIDTH: Final = 10.0
 TUPLES: Final = 12  # candidates of a request, besides the base
 LATE: Final = 1.001  # times the wanted time; less is rounding
 MUCH_QUICKER: Final = 0.2  # times the wanted time
@@ -116,9 +116,9 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
     drawn = []
     for _ in range(settings.requests):
         size = int(np.clip(round(chance.exponential(MEAN_SIZE)), 2, LARGEST_SIZE))
-        bandwidth = float(np.clip(chance.exponential(settings.bandwidth), LEAST_BANDWIDTH, 1000.0)) * MBPS
+        bandwidth = float(np.clip(chance.exponential(settings.bandwidth), MIN_BANDWIDTH, 1000.0)) * MBPS
         rates = np.maximum(chance.exponential(MEAN_RATE, 2), 25.0) * MBPS
-        selectivities = np.maximum(chance.exponential(1.0, 2), LEAST_SELECTIVITY)
+        selectivities = np.maximum(chance.exponential(1.0, 2), MIN_SELECTIVITY)
         bytes_in = BYTES_A_SLOT * size * float(chance.uniform(0.5, 1.5))
         profile = MapReduceProfile(
             s_map=float(selectivities[0]),
@@ -133,7 +133,7 @@ def drawn_requests(settings: RequestSettings, seed: int) -> list[DeadlineRequest
         stretch = float(chance.exponential(OUTLIER_STRETCH)) if chance.random() < OUTLIERS else 0.0
         drawn.append((job, size, bandwidth, bytes_in, stretch))
     sizes = np.unique(np.geomspace(1, LARGEST_SIZE, TUPLES * 2).astype(np.int64))
-    bands = np.geomspace(LEAST_BANDWIDTH, 1000.0, 40) * MBPS
+    bands = np.geomspace(MIN_BANDWIDTH, 1000.0, 40) * MBPS
     grid_n, grid_b = np.meshgrid(sizes, bands, indexing="ij")
     made = []
     for job, size, bandwidth, bytes_in, stretch in drawn:

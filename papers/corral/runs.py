@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.batch.rack_simulation.flows import LEAST_SHARE, FlowTable, max_min_rates
+from kwiken.batch.rack_simulation.flows import MIN_SHARE, FlowTable, max_min_rates
 from kwiken.batch.rack_simulation.schedulers import JobPlace, JobScheduler, Planned, YarnLike, remote_share
 from kwiken.batch.rack_simulation.simulation import RacksOutcome, simulate_racks
 from kwiken.batch.racks.document import rack_plan
@@ -22,7 +22,7 @@ from papers.figures.rows import FigureRow, median_row, order_row
 OWN: Final = "own plan"  # with prices and exchanges
 SCHEDULERS: Final = ("Yarn-CS", "Corral", "LocalShuffle", "ShuffleWatcher", OWN)
 FIRST_SEED: Final = 100  # the first seeds were seen while a mistake was in the runs
-LEAST_GAIN: Final = 0.01  # relative; less is a tie, and a tie is no order
+MIN_GAIN: Final = 0.01  # relative; less is a tie, and a tie is no order
 
 
 def planned(
@@ -83,7 +83,7 @@ def order(figure: str, metric: str, held: Sequence[bool], source: str = "") -> F
 
 def below(first: float, second: float) -> bool:
     """Whether a value is below another by more than a tie."""
-    return first < second * (1 - LEAST_GAIN)
+    return first < second * (1 - MIN_GAIN)
 
 
 def change(new: float, old: float) -> float:
@@ -167,12 +167,12 @@ def smallest_bottleneck_rates(flows: FlowTable, links: Floats, task_bytes_per_s:
     np.add.at(load, (coflow, flows.target + racks), flows.left)
     own_s = np.zeros(len(numbers))
     np.maximum.at(own_s, coflow, flows.left / (flows.weight * task_bytes_per_s))
-    bottleneck = np.maximum((load / np.maximum(links, LEAST_SHARE)).max(axis=1), own_s)
+    bottleneck = np.maximum((load / np.maximum(links, MIN_SHARE)).max(axis=1), own_s)
     left = links.astype(np.float64).copy()
     speed = np.zeros(len(numbers))
     for number in np.argsort(bottleneck, kind="stable").tolist():
         used = load[number] > 0
-        if (left[used] <= LEAST_SHARE * links[used]).any():
+        if (left[used] <= MIN_SHARE * links[used]).any():
             continue
         time_s = max(float((load[number][used] / left[used]).max()), float(own_s[number]))
         speed[number] = 1.0 / time_s

@@ -27,7 +27,7 @@ from papers.corral.runs import below, change, level, order
 from papers.figures.rows import FigureRow, Findings, Part, over_seeds
 
 FIRST_SELECTOR_SEED: Final = 300
-MOST_SEEDS: Final = 4
+MAX_SEEDS: Final = 4
 LARGEST: Final = (1.0, 2.0, float("inf"))  # most machines of a tuple over its base's; the last as elsewhere
 MIDDLE: Final = RequestSettings()  # 75% and 500 Mbit/s
 POINTS: Final = (
@@ -156,7 +156,7 @@ def selector_ablations(seeds: int) -> tuple[Part, ...]:
     Args:
         seeds: number of draws; at most 4 are taken, which bounds the time.
     """
-    taken = min(seeds, MOST_SEEDS)
+    taken = min(seeds, MAX_SEEDS)
     return (
         over_seeds(
             "sizes of tuples",

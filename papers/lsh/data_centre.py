@@ -28,8 +28,8 @@ GAPS_S: Final[Mapping[str, float]] = MappingProxyType({"high": 0.5, "low": 1.0})
 MEAN_S: Final = 36.0  # duration of an application, in seconds: 60% of the cores at high load, if all run
 LOST_AT_TOLERANCE: Final = 0.05  # share of performance
 LOST_BEYOND: Final = 0.5  # share of performance for each unit of pressure beyond what is tolerated
-LEAST: Final = 0.1  # share of performance that is never lost
-LEAST_TOLERATED: Final = 0.01
+MIN_PERFORMANCE: Final = 0.1  # share of performance that is never lost
+MIN_TOLERATED: Final = 0.01
 ROUNDING: Final = 1e-12
 MAX_TRIED: Final = 30  # waiting applications that are tried when one has left
 QOS: Final = 0.95  # share of the performance alone on the best server
@@ -261,8 +261,8 @@ def performance(scores: Floats) -> Floats:
         scores: (k, r, 2) true need and cause of the residents.
     """
     pressure = scores[:, :, 1].sum(axis=0) - scores[:, :, 1]
-    tolerated = np.maximum(1.0 - scores[:, :, 0], LEAST_TOLERATED)
+    tolerated = np.maximum(1.0 - scores[:, :, 0], MIN_TOLERATED)
     within = 1.0 - LOST_AT_TOLERANCE * pressure / tolerated
     beyond = 1.0 - LOST_AT_TOLERANCE - LOST_BEYOND * (pressure - tolerated)
-    kept = np.where(pressure <= tolerated, within, np.maximum(beyond, LEAST))
+    kept = np.where(pressure <= tolerated, within, np.maximum(beyond, MIN_PERFORMANCE))
     return np.asarray(kept.min(axis=1))

@@ -136,7 +136,7 @@ def skewed(seed: int) -> Values:
 JOBS_OF_SLACK: Final = 400
 TASKS_OF_JOB: Final = (200, 2000)  # from and to
 SHARE_OF_OUTLIERS: Final = 0.0025  # of tasks, by which nine jobs in ten have at least one
-MOST_DELAY: Final = 1.0  # by which outliers lengthen a job, over its time without them
+MAX_DELAY: Final = 1.0  # by which outliers lengthen a job, over its time without them
 
 
 def slack(seed: int) -> Values:
@@ -148,7 +148,7 @@ def slack(seed: int) -> Values:
     rng = _rng(seed, 40)
     tasks = rng.integers(*TASKS_OF_JOB, JOBS_OF_SLACK)
     outliers = rng.binomial(tasks, SHARE_OF_OUTLIERS)
-    late = np.where(outliers > 0, rng.random(JOBS_OF_SLACK) * MOST_DELAY, 0.0)
+    late = np.where(outliers > 0, rng.random(JOBS_OF_SLACK) * MAX_DELAY, 0.0)
     found = {"outlier": float((outliers > 0).mean())}
     for share in (0.0, 0.25, 0.5):
         found[f"{share:g}"] = float(((1 - share) * (1 + late) > 1 + 1e-9).mean())

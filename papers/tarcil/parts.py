@@ -40,7 +40,7 @@ GAINS: Final = (
     "time under sampling over that under Tarcil, for stages of 100 ms; sampling does not see platforms"
 )
 STANDARD_ERRORS: Final = 3.0
-MAX_DRAWS, LEAST_RANK = 12, 0.889
+MAX_DRAWS, MIN_RANK = 12, 0.889
 CACHE_US: Final = 200  # target of the source
 MISSING: Final = (
     RequiredRow(
@@ -94,7 +94,7 @@ def _states() -> Iterator[StatedRow]:
     yield order(
         better,
         "at most 12 draws with a mean rank of 0.889",
-        lambda f: f["draws"] <= MAX_DRAWS and f["rank"] >= LEAST_RANK,
+        lambda f: f["draws"] <= MAX_DRAWS and f["rank"] >= MIN_RANK,
     )
 
 

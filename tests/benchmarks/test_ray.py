@@ -254,7 +254,7 @@ async def test_open_load_fails_with_an_answer_that_is_none() -> None:
 
 
 async def test_open_load_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_load_module, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(open_load_module, "MAX_AT_ONCE", 3)
     async with server(FINE, after=1000) as (url, _):
         with pytest.raises(ExceptionGroup) as caught:
             await open_load(url, "/", b"", rate=1000.0, seconds=0.5)

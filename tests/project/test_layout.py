@@ -41,7 +41,7 @@ DOORS = (
 MAX_ENTRIES = 12  # Python files and folders in one folder; `__init__` and `__main__` are not counted
 KNOWN_DOUBLES = {"Answer", "Cluster", "Correction", "Request"}
 MAX_ROOMS, MAX_ARROWS = 22, 110  # of the picture of `kwiken/`, and of each wing
-MOST_OF = {
+MAX_SHARE_OF = {
     CODE: 18,  # the wings, which are the drawing of the architecture
     ROOT / "papers": 20,  # a folder for each source
 }
@@ -249,7 +249,7 @@ def test_folders_are_small() -> None:
             for folder in (tree_of_rooms, *(path for path in tree_of_rooms.rglob("*") if path.is_dir())):
                 files = {path.name for path in folder.glob("*.py")} - {"__init__.py", "__main__.py"}
                 folders = {path.parent.name for path in folder.glob("*/*.py")}
-                most = MOST_OF.get(folder, MAX_ENTRIES)
+                most = MAX_SHARE_OF.get(folder, MAX_ENTRIES)
                 if len(files) + len(folders) > most:
                     count = f"{len(files)} files and {len(folders)} folders"
                     yield f"{folder.relative_to(ROOT)} holds {count}; {most} together is the most"

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.cli.live.demo import NOTHING_TOLD
+from kwiken.cli.live.demo import NO_RESULT
 from tests.support.project.commands import one_refusal
 from tests.support.runtime.server_processes import free_port
 
@@ -238,7 +238,7 @@ def test_the_demo_and_the_readmes_commands_on_its_output(whole: Environment, tmp
     for _ in range(TRIES):
         command = ("kwiken", "demo", "--seconds", "30", "--rate", "10", "--out", "demo-out")
         done = whole.run(*command, cwd=tmp_path)
-        if done.returncode != NOTHING_TOLD:  # else what runs beside the tests took the processors
+        if done.returncode != NO_RESULT:  # else what runs beside the tests took the processors
             break
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo-out" / "report.html").stat().st_size

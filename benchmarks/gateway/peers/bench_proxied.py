@@ -32,7 +32,7 @@ RECORD_SEED, KNOB_SEEDS, FIRST_SEED = 3670, (3671, 3672, 3673, 3674), 3680
 STAGE: Final = STAGES[0]
 CALLS_PER_S: Final = len(STAGES) * RATE_PER_S
 RARE: Final = 0.001  # share of the calls that get a copy where copies are rare
-MOST_TIME: Final = 1.2  # of Envoy's processor time, that ours may be
+MAX_TIME: Final = 1.2  # of Envoy's processor time, that ours may be
 WAYS: Final = (GATEWAY, ENVOY)
 SETTINGS: Final = ("copies are rare", f"{100 * TARGET:.0f}% of extra load")
 
@@ -84,7 +84,7 @@ def rows(found: dict[tuple[str, str], list[Taken]]) -> list[Row]:
         ours, theirs = (found[setting, way] for way in WAYS)
         took = [(one.between_ms * 1e3, two.between_ms * 1e3) for one, two in zip(ours, theirs, strict=True)]
         name = f"processor time of a proxied call, {setting}, one worker each"
-        told.append(paired(name, ENVOY, took, unit="us", least=1 / MOST_TIME))
+        told.append(paired(name, ENVOY, took, unit="us", least=1 / MAX_TIME))
         for what, unit, figures in (
             ("extra load", "%", [[100 * run.extra for run in runs] for runs in (ours, theirs)]),
             ("p99", "ms", [[run.p99_ms for run in runs] for runs in (ours, theirs)]),

@@ -28,7 +28,7 @@ ENVOY, ENVOY_PLANNED, GATEWAY = "Envoy", "Envoy, delays of the plan", "kwiken ga
 RETRIES, GATEWAY_GRPC = "gRPC retries", "kwiken gateway, gRPC"
 TARGET: Final = 0.05  # extra load that every way is set for, and the budget of the libraries
 NEAR: Final = 0.004  # between an extra load and the target, with which a knob is left as it is
-LEAST, MOST = 0.005, 0.25  # share that the knob of a way may be set to
+MIN_SHARE, MAX_SHARE = 0.005, 0.25  # share that the knob of a way may be set to
 AMPLE: Final = 0.3  # budget under which the delay alone decides
 FINISH_S: Final = 180.0  # for a client to end, on a machine that others keep busy
 
@@ -123,7 +123,7 @@ class Knob:
             self.share = below[0] + part * (above[0] - below[0])
         else:
             factor = min(2.0, max(0.5, TARGET / max(extra, 1e-6)))
-            self.share = min(MOST, max(LEAST, self.share * factor))
+            self.share = min(MAX_SHARE, max(MIN_SHARE, self.share * factor))
         return True
 
 

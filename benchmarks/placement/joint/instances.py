@@ -23,7 +23,7 @@ SEEDS: Final = range(1000, 1016)  # of the figures that are reported
 TRIAL_SEEDS: Final = range(16)  # for trying things out
 # Predictions are exact, and neighbours cost what the program supposes: both sides then judge alike.
 CAUTION: Final = Caution(confidence=0.5, shortfall=0.0, later_loss=0.05)
-MOST_REPLICAS: Final = 8
+MAX_REPLICAS: Final = 8
 SIZES: Final = ((1.0, 2.0), (2.0, 3.0), (4.0, 6.0), (8.0, 16.0))  # cores, GB
 
 PLAIN: Final = ((16, 64, 1.0, 0.80), (8, 32, 0.9, 0.40), (4, 16, 0.6, 0.18), (8, 16, 0.75, 0.26))
@@ -94,7 +94,7 @@ def instance(family: Family, seed: int) -> list[PlacementRequest]:
     for (workload, profile), request, share in zip(pairs, alone, shares, strict=True):
         mean_rate = request.rate[:, found.class_of].mean(axis=1)  # of a node drawn at random
         per_core = float((mean_rate / request.cores).max())
-        most = float(mean_rate.max() * (request.efficiency * np.arange(1, MOST_REPLICAS + 1)).max())
+        most = float(mean_rate.max() * (request.efficiency * np.arange(1, MAX_REPLICAS + 1)).max())
         required = min(per_core * total * float(share), 0.7 * most)
         target = Target(p99_ms=50, rate_per_s=required)
         wanted = Workload(
@@ -102,7 +102,7 @@ def instance(family: Family, seed: int) -> list[PlacementRequest]:
             memory_gb=1.0,
             target=target,
             spread=workload.spread,
-            max_replicas=MOST_REPLICAS,
+            max_replicas=MAX_REPLICAS,
         )
         requests.append(request_for(wanted, profile, found, CAUTION))
     return requests
@@ -138,7 +138,7 @@ def cluster_of(family: Family, seed: int) -> Cluster:
 
 def _workload(number: int, family: Family, rng: np.random.Generator) -> tuple[Workload, WorkloadProfile]:
     """Workload with random curves and scores; its target is a placeholder until all are drawn."""
-    counts = np.arange(1, MOST_REPLICAS + 1)
+    counts = np.arange(1, MAX_REPLICAS + 1)
     cores = np.array([size[0] for size in SIZES])
     speeds = np.log([speed for _, _, speed, _ in family.classes])
     het = speeds + rng.normal(0, family.class_deviation, len(speeds))
@@ -159,7 +159,7 @@ def _workload(number: int, family: Family, rng: np.random.Generator) -> tuple[Wo
     )
     target = Target(p99_ms=50, rate_per_s=1.0)
     return (
-        Workload(name=f"w{number}", memory_gb=1.0, target=target, spread=spread, max_replicas=MOST_REPLICAS),
+        Workload(name=f"w{number}", memory_gb=1.0, target=target, spread=spread, max_replicas=MAX_REPLICAS),
         profile,
     )
 

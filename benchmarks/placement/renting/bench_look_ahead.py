@@ -43,7 +43,7 @@ WINDOW_S = 5
 ROOM = 1.15  # over the load that is prepared for
 CONFIDENT = 0.95  # of what a node serves, that is counted on
 TO_CAPACITY = 1 / 0.9  # what a node does at most, over what it serves within the target
-LATE_CALLS, LEAST_LATE_S = 16.0, 0.5  # wait of a request that is late: calls on a node, and at least seconds
+LATE_CALLS, MIN_LATE_S = 16.0, 0.5  # wait of a request that is late: calls on a node, and at least seconds
 WINDOWS_TO_GROW, WINDOWS_TO_SHRINK, COOL_DOWN_S = 2, 12, 20.0
 CALM = 0.1  # seconds of work that wait, at most, in a calm window
 SPARE = 1.15
@@ -99,7 +99,7 @@ class World:
 
     def __init__(self, rate_per_s: float, boot_s: float) -> None:
         self.rate_per_s, self.boot_s = rate_per_s, boot_s
-        self.late_s = max(LEAST_LATE_S, LATE_CALLS / (rate_per_s * TO_CAPACITY))
+        self.late_s = max(MIN_LATE_S, LATE_CALLS / (rate_per_s * TO_CAPACITY))
         self.serving = 1
         self.ready_at: list[float] = []  # moments at which nodes that were ordered will serve
         self.late = self.over = self.billed_s = self.backlog = 0.0

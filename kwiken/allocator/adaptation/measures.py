@@ -19,7 +19,7 @@ from kwiken.allocator.placement.sizing import SizedReplica
 MIN_GAIN_OF_EVICTION: Final = 0.05  # of the performance needed, below which nothing is evicted
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
-LEAST_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
+MIN_OF_STRAGGLER: Final = 0.95  # of the performance before, by prediction, for a straggler to move
 
 
 class _Moved(NamedTuple):
@@ -119,7 +119,7 @@ class Measures:
             place: position of the replica among the workload's.
             avoided: names of nodes that the replica must not move to.
         """
-        return self._move(name, place, reason, LEAST_OF_STRAGGLER, avoided)
+        return self._move(name, place, reason, MIN_OF_STRAGGLER, avoided)
 
     def moves_are_done(self) -> None:
         """Take note that the moves so far have been carried out."""

@@ -21,7 +21,7 @@ from kwiken.model.nodes.nodes import Cluster
 IN_A_ZONE: Final = 1.0  # distance between two nodes of one zone
 ACROSS_ZONES: Final = 3.0  # distance between two zones
 MIN_SHARE_NAMED: Final = 1e-9  # of a pair's traffic, below which it is rounding
-MOST_NAMED: Final = 10  # pairs of workloads
+MAX_NAMED: Final = 10  # pairs of workloads
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Crossings:
         leaves_zone = rate * np.clip(1.0 - self.in_zones @ self.in_zones.T, 0.0, None)
         both, crossing = np.triu(rate + rate.T), np.triu(leaves_zone + leaves_zone.T)
         names, pairs = self._demand.names, []
-        for at in np.argsort(-crossing, axis=None, kind="stable")[:MOST_NAMED].tolist():
+        for at in np.argsort(-crossing, axis=None, kind="stable")[:MAX_NAMED].tolist():
             row, column = divmod(at, len(names))
             per_s = float(crossing[row, column])
             if per_s > MIN_SHARE_NAMED * float(both[row, column]):

@@ -24,7 +24,7 @@ from kwiken.allocator.schedulers.default_scheduler import choose_by_price
 
 SEED: Final = 0  # the same placement each time
 KICKS: Final = 60  # times that workloads are thrown into other zones
-MOST_KICKED: Final = 4  # workloads of one kick
+MAX_KICKED: Final = 4  # workloads of one kick
 MAX_STEPS: Final = 2000  # of one descent
 MAX_TRIED: Final = 400  # moves of one kind that are drawn from the ledger before the search gives up
 MAX_ANEW: Final = 600  # choices anew, in all descents together
@@ -204,7 +204,7 @@ class _Search:
         first = int(rng.integers(len(self._moving)))
         row = self._rows[first]
         partners = [] if row is None else self._crossings.partners(row)
-        count = int(rng.integers(1, MOST_KICKED + 1))
+        count = int(rng.integers(1, MAX_KICKED + 1))
         thrown = [number for number, each in enumerate(self._rows) if each is not None and each in partners]
         thrown = [first, *rng.permutation(thrown).tolist()] if thrown else [first]
         for number in thrown[:count]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.allocator.packing.dial import LEAST_RISK_DIAL, MIDDLE
+from kwiken.allocator.packing.dial import MIDDLE, MIN_RISK_DIAL
 
 ALLOWANCE: Final = 0.01  # share of the requests that may be later than their p99 target
 BURNING: Final = 1.0  # burn rate above which the dial goes up
@@ -70,7 +70,7 @@ class AutoDial:
         worst = max(burns)
         self.quiet = self.quiet + 1 if worst < QUIET else 0
         if worst > BURNING:
-            self.dial = min(LEAST_RISK_DIAL, self.dial + 1)
+            self.dial = min(MIN_RISK_DIAL, self.dial + 1)
         elif self.quiet >= QUIET_PERIODS:
             self.dial, self.quiet = max(0.0, self.dial - 1), 0
         return worst

@@ -14,7 +14,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 
-LEAST_RISK_DIAL: Final = 10.0
+MIN_RISK_DIAL: Final = 10.0
 MIDDLE_WEIGHT: Final = (
     20.0  # nodes that one node above its capacity all the time is worth, at the dial's middle
 )
@@ -63,11 +63,11 @@ def weight_of(dial: float) -> float:
     Raises:
         InputError: for a dial outside of these, or NaN.
     """
-    if not 0 <= dial <= LEAST_RISK_DIAL:
-        raise InputError(f"must be from 0 to {LEAST_RISK_DIAL:g}, not {dial}", where="dial")
+    if not 0 <= dial <= MIN_RISK_DIAL:
+        raise InputError(f"must be from 0 to {MIN_RISK_DIAL:g}, not {dial}", where="dial")
     if dial == 0:
         return 0.0
-    return math.inf if dial == LEAST_RISK_DIAL else MIDDLE_WEIGHT * GROWTH ** (dial - MIDDLE)
+    return math.inf if dial == MIN_RISK_DIAL else MIDDLE_WEIGHT * GROWTH ** (dial - MIDDLE)
 
 
 def choose_by_dial(states: Sequence[PackedState], dial: float) -> int:
@@ -81,7 +81,7 @@ def choose_by_dial(states: Sequence[PackedState], dial: float) -> int:
     if not math.isinf(weight):
         return _cheapest(states, weight)
     # No more risk than at the start, nor than the dearest finite weight takes: a cluster may start at risk.
-    dearest = _cheapest(states, MIDDLE_WEIGHT * GROWTH ** (LEAST_RISK_DIAL - MIDDLE))
+    dearest = _cheapest(states, MIDDLE_WEIGHT * GROWTH ** (MIN_RISK_DIAL - MIDDLE))
     most = min(states[0].risk, states[dearest].risk) + SAME_RISK
     return min(
         (at for at, one in enumerate(states) if one.risk <= most), key=lambda at: (states[at].cost, at)
@@ -104,7 +104,7 @@ def dials_of(states: Sequence[PackedState]) -> dict[int, str]:
         states: one or more, the first without any step.
     """
     found: dict[int, list[int]] = {}
-    for dial in range(int(LEAST_RISK_DIAL) + 1):
+    for dial in range(int(MIN_RISK_DIAL) + 1):
         found.setdefault(choose_by_dial(states, dial), []).append(dial)
     return {at: f"{own[0]} to {own[-1]}" if len(own) > 1 else f"{own[0]}" for at, own in found.items()}
 

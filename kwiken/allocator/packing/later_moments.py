@@ -38,7 +38,7 @@ SMALL_MEAN, SMALL_SQUARE, FLOOR = 0.005, 1e-4, 1e-5  # of the unit; added before
 # The unit is a usual node, or this many times the mean use of a task where that is less: on large nodes the
 # constants above would make the spreads of all tasks alike.
 LARGEST_UNIT: Final = 40.0
-LEAST_MEAN: Final = 1e-6  # cores that tasks are taken to use at least, so that the unit is above 0
+MIN_MEAN: Final = 1e-6  # cores that tasks are taken to use at least, so that the unit is above 0
 ROUNDING: Final = 1e-9  # of numbers of slopes, so that rounding adds none
 RIDGE: Final = 0.02  # weight, for each half of a series, of the belief that the variance seen comes again
 ROUNDS: Final = 40  # of the fit of the weights of features
@@ -93,7 +93,7 @@ def later_use(series: UsageSeries, use: Use, cores: Floats) -> LaterUse | None:
     if rows.shape[1] < MIN_SAMPLES_OF_LATER or len(rows) < MIN_TASKS_OF_LATER:
         return None
     usual = float(np.median(cores))
-    unit = min(usual, LARGEST_UNIT * max(float(rows.mean()), LEAST_MEAN))
+    unit = min(usual, LARGEST_UNIT * max(float(rows.mean()), MIN_MEAN))
     slopes = _slopes_for(cores / usual) * (unit / usual)
     rows = rows / unit
     half = rows.shape[1] // 2

@@ -23,7 +23,7 @@ FACTORS: Final = np.round(np.arange(0.8, 4.01, 0.05), 2)
 UNLEARNED: Final = 1.5  # factor where there are too few samples to learn one
 MIN_LEARNED: Final = 24  # samples of the series, and tasks with known use
 MIN_MEASURED: Final = 1e-5  # share of the time; below, no factor can be told from another
-LEAST_VARIANCE: Final = 1e-12
+MIN_VARIANCE: Final = 1e-12
 
 
 def chance_above(mean: Floats, variance: Floats, capacity: Floats, factor: float) -> Floats:
@@ -35,7 +35,7 @@ def chance_above(mean: Floats, variance: Floats, capacity: Floats, factor: float
         capacity: (n,) capacity, in the unit of the means.
         factor: factor on the standard deviation, as `learned_factor` finds it.
     """
-    spread = factor * np.sqrt(np.maximum(variance, LEAST_VARIANCE))
+    spread = factor * np.sqrt(np.maximum(variance, MIN_VARIANCE))
     return np.asarray(ndtr((mean - capacity) / spread), dtype=np.float64)
 
 

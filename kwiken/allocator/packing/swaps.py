@@ -21,7 +21,7 @@ MAX_COMPARED: Final = 256  # partners, and nodes, that are compared for a task
 MAX_TRIES: Final = 4_000  # tasks for which a better place is looked for, by default
 NEGLIGIBLE: Final = 1e-4  # sum of the penalties; with less there is nothing to lower
 CHECKED: Final = 8  # best of the compared ones whose other constraints are checked
-LEAST_GAIN: Final = 5e-5  # of the sum of the penalties; less is not worth a change
+MIN_GAIN: Final = 5e-5  # of the sum of the penalties; less is not worth a change
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class _Places:
         added = lower + higher - self.penalty[source] - self.penalty[others]
         worse = np.maximum(lower, higher) > np.maximum(self.penalty[source], self.penalty[others])
         added[worse] = np.inf
-        worth = LEAST_GAIN * float(self.penalty.sum())
+        worth = MIN_GAIN * float(self.penalty.sum())
         for at in np.argsort(added, kind="stable")[:CHECKED].tolist():
             if added[at] > -worth:
                 return None

@@ -327,7 +327,7 @@ def request_for(
     """
     where = f"workload {workload.name!r}"
     target = workload.target
-    if target is not None and not target.told_by(profile.measure):
+    if target is not None and not target.judged_by(profile.measure):
         raise InputError(
             f"its target is in {target.measure.value} and its profile in {profile.measure.value}", where=where
         )

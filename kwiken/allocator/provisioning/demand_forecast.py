@@ -43,12 +43,12 @@ LINES: Final = ((0.0, 2 / 3), (0.1, 1 / 3))  # variance of a block's slope over 
 LINE_LASTS: Final = 10.0  # blocks after which 1/e of a slope is left
 AS_IT_WAS: Final = 0.1  # weight of the history as it was
 RECENT: Final = 0.25  # weight of recent loads; the rest is that of the hypotheses
-LEAST_HALF_LIFE_DAYS: Final = 0.5  # of the weight of a load where every change stays
+MIN_HALF_LIFE_DAYS: Final = 0.5  # of the weight of a load where every change stays
 POINTS_AHEAD: Final = 10  # of the term, at which the level is forecast
 CHANCES: Final = 9  # levels at each point, of equal chance
 LEVELS: Final = 60  # of equal chance that stand for all of them
 MAX_LOADS: Final = 2_000  # hours whose ratio to their level is taken; of more, evenly many by size
-LEAST_LEVEL: Final = 0.05  # of a day, as a share of the mean load, in the ratio of hours to it
+MIN_LEVEL: Final = 0.05  # of a day, as a share of the mean load, in the ratio of hours to it
 
 
 class DemandShape(StrEnum):
@@ -147,7 +147,7 @@ def _hours_at(level: Floats, seen: LoadCurve, levels: Floats) -> tuple[Floats, F
         level: (n,) level at each step of the history.
         levels: (m,) levels that are wanted.
     """
-    ratio = seen.cores / np.maximum(level, LEAST_LEVEL * seen.mean)
+    ratio = seen.cores / np.maximum(level, MIN_LEVEL * seen.mean)
     by_size = np.argsort(ratio, kind="stable")
     kept = by_size[np.linspace(0, len(by_size) - 1, min(MAX_LOADS, len(by_size))).round().astype(int)]
     part = np.divide(seen.tolerant, seen.cores, out=np.zeros(len(seen.cores)), where=seen.cores > 0)
@@ -173,7 +173,7 @@ def _half_life_days(level: Floats) -> float:
         return np.inf
     # The root of gain**2 + ratio * gain = ratio, in a form that keeps its digits.
     gain = 2 / (1 + float(np.sqrt(1 + 4 / ratio)))
-    return max(LEAST_HALF_LIFE_DAYS, -1 / float(np.log2(1 - gain))) if gain < 1 else LEAST_HALF_LIFE_DAYS
+    return max(MIN_HALF_LIFE_DAYS, -1 / float(np.log2(1 - gain))) if gain < 1 else MIN_HALF_LIFE_DAYS
 
 
 def _without_week(daily: Floats) -> Floats:

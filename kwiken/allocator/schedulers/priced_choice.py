@@ -27,7 +27,7 @@ PRICE_RANGE: Final = (0.5, 8.0)  # from the least cost per performance, to the l
 MAX_CANDIDATES: Final = 6
 MAX_SWAPS: Final = 40
 MIN_GAIN: Final = 1e-9  # of cost, that a swap must save
-LEAST_CAUSED: Final = 1e-300  # keeps the number of replicas that a node bears finite
+MIN_CAUSED: Final = 1e-300  # keeps the number of replicas that a node bears finite
 MAX_SIZES_COMPARED: Final = 32  # by which nodes are told apart, so that their codes are exact
 BITS: Final = np.exp2(np.arange(MAX_SIZES_COMPARED))  # of the sizes that fit, in a node's code
 STEPS: Final = np.arange(PRICES, dtype=np.float64)  # numbers of the prices, from 0
@@ -161,8 +161,8 @@ def _bearable(sizing: Sizing, nodes: Ints) -> Floats:
     for source in request.pressed:
         caused, limits = (each[source].T[classes] for each in (request.all_pressure, request.borne))
         spare = limits - ledger.pressure[source][nodes, None]
-        among = np.floor((spare + ROUNDING) / np.maximum(caused, LEAST_CAUSED)) + 1
-        beside = np.floor((ledger.slack[source][nodes, None] + ROUNDING) / np.maximum(caused, LEAST_CAUSED))
+        among = np.floor((spare + ROUNDING) / np.maximum(caused, MIN_CAUSED)) + 1
+        beside = np.floor((ledger.slack[source][nodes, None] + ROUNDING) / np.maximum(caused, MIN_CAUSED))
         np.minimum(found, np.minimum(among, beside), out=found, where=caused > 0)
     return found
 

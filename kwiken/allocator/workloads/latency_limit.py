@@ -19,7 +19,7 @@ CONSTANT: Final = 1e-3  # variation below which work is taken as constant
 STUCK: Final = 0.25
 BODY, TAIL = 60, 140  # points at which the work of calls is taken: below and above the 95% quantile
 STEPS: Final = 40  # halvings of a logarithm
-LEAST_SPARE, MOST_SPARE = 1e-6, 1e6  # calls within the latency, between which the answer is looked for
+MIN_SPARE, MAX_SPARE = 1e-6, 1e6  # calls within the latency, between which the answer is looked for
 
 
 def spare_within(call_s: Floats, rate_per_s: float, p99_ms: float, work_variation: float) -> Floats:
@@ -47,8 +47,8 @@ def spare_within(call_s: Floats, rate_per_s: float, p99_ms: float, work_variatio
     kinds, where = np.unique(call_s.ravel(), return_inverse=True)
     left_s = latency_s - kinds[:, None] * points  # for waiting
     decay = 2.0 / (1.0 + work_variation**2) * np.maximum(left_s, 0.0)
-    low = np.full(len(kinds), math.log(LEAST_SPARE / latency_s))
-    high = np.full(len(kinds), math.log(MOST_SPARE / latency_s))
+    low = np.full(len(kinds), math.log(MIN_SPARE / latency_s))
+    high = np.full(len(kinds), math.log(MAX_SPARE / latency_s))
 
     def slower(spare: Floats) -> Floats:
         used = rate_per_s / (rate_per_s + spare)

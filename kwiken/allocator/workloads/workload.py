@@ -89,7 +89,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             return Measure.RATE
         return Measure.COMPLETIONS if self.completion_s is not None else Measure.IPS
 
-    def told_by(self, measure: Measure) -> bool:
+    def judged_by(self, measure: Measure) -> bool:
         """Whether performance in a measure tells if the target is met.
 
         Args:

@@ -14,7 +14,7 @@ from kwiken.base.errors import InputError
 
 TOPIC: Final = "kwiken-recorder"  # of the scheduler's events, by which lines come here
 FLUSH_S: Final = 0.2  # longest time that a line waits at the scheduler
-LOOK_S: Final = 1.0  # between two looks at whether the scheduler is there
+POLL_S: Final = 1.0  # between two looks at whether the scheduler is there
 MS: Final = 1000
 Write = Callable[[str], None]
 
@@ -67,10 +67,10 @@ async def _until(stop: asyncio.Event, client: Any) -> None:
     """Wait until asked to stop, or until the scheduler does not answer."""
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK_S)
+            await asyncio.wait_for(stop.wait(), POLL_S)
             return
         try:
-            await asyncio.wait_for(workers_of(client), 10 * LOOK_S)
+            await asyncio.wait_for(workers_of(client), 10 * POLL_S)
         except (OSError, TimeoutError):
             return
 

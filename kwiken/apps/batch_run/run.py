@@ -13,7 +13,7 @@ from kwiken.apps.batch_run.decisions import JobSubmission, RunDecisions
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.batch.racks.document import RackPlan
 
-LOOK_S: Final = 0.5  # between two looks at the workers
+POLL_S: Final = 0.5  # between two looks at the workers
 GONE_S: Final = 10.0  # for which a scheduler may not answer
 Say = Callable[[str], None]
 
@@ -129,7 +129,7 @@ class BatchRun:
             now_s = time.monotonic() - self._start_s
             for submission in decisions.due(now_s):
                 await self._submit(submission)
-            wait_s = LOOK_S
+            wait_s = POLL_S
             due_s = decisions.next_due_s()
             if due_s is not None:
                 wait_s = min(wait_s, max(0.0, due_s - now_s))

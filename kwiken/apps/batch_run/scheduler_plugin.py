@@ -61,9 +61,9 @@ class TaskRecorder(SchedulerPlugin):  # type: ignore[misc]  # Dask states no typ
             task, worker = self._scheduler.tasks.get(key), told.get("worker")
             spans = [each for each in told.get("startstops") or () if each["action"] == "compute"]
             if task is not None and worker is not None and (spans or finish == "erred"):
-                self._send(self._told(task, worker, spans, int(told.get("nbytes") or 0), finish))
+                self._send(self._task_line(task, worker, spans, int(told.get("nbytes") or 0), finish))
 
-    def _told(self, task: Any, worker: str, spans: list[Any], made: int, finish: str) -> dict[str, Any]:
+    def _task_line(self, task: Any, worker: str, spans: list[Any], made: int, finish: str) -> dict[str, Any]:
         """Line of one task: data that its worker had not yet counts as fetched."""
         moved = {True: 0, False: 0}
         for data in task.dependencies:

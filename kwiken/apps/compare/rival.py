@@ -15,7 +15,7 @@ from kwiken.model.plan.plan import Plan, StagePlan
 from kwiken.model.service.stage import MAX_MS, Following, Reissue
 
 MAX_COPIED: Final = 0.5  # of a stage's calls: beyond the median every other call is copied
-LEAST_MS: Final = 0.1
+MIN_MS: Final = 0.1
 
 
 def one_percentile(plan: Plan) -> Plan:
@@ -32,8 +32,8 @@ def one_percentile(plan: Plan) -> Plan:
         raise InputError("sends no copies, so there is no spend to compare it at", where="plan")
     copied = min(MAX_COPIED, plan.budgets.reissue / sum(costs.values()))
     planned_ms = [stage.reissue.after_ms for stage in plan.stages.values() if stage.reissue is not None]
-    start_ms = max([LEAST_MS, *planned_ms])
-    follow = Following(quantile=1 - copied, least_ms=LEAST_MS, most_ms=MAX_MS)
+    start_ms = max([MIN_MS, *planned_ms])
+    follow = Following(quantile=1 - copied, least_ms=MIN_MS, most_ms=MAX_MS)
     policy = Reissue(after_ms=start_ms, fraction=copied, follow=follow)
     stages = {
         name: StagePlan(match=stage.match, reissue=policy if name in costs else None, once=stage.once)

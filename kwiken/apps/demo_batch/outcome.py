@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-MOST_BYTES: Final = 0.5  # of the bytes across racks under Dask's own scheduling
-MOST_P99: Final = 1.2  # times the service's p99 alone
+MAX_BYTES: Final = 0.5  # of the bytes across racks under Dask's own scheduling
+MAX_P99: Final = 1.2  # times the service's p99 alone
 
 
 class BatchArm(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,21 +66,21 @@ def verdict(found: BatchDemo) -> tuple[bool | None, list[str]]:
     """
     own, plan, alone = found.arms[0], found.arms[-1], found.alone
     share = plan.crossing_mb / own.crossing_mb if own.crossing_mb else 0.0
-    kept = [share <= MOST_BYTES]
+    kept = [share <= MAX_BYTES]
     lines = [
         (
             f"across racks: the plan moves {100 * share:.0f}% of the bytes that Dask's own scheduling moves "
-            f"(at most {100 * MOST_BYTES:.0f}% is asked for)"
+            f"(at most {100 * MAX_BYTES:.0f}% is asked for)"
         ),
         f"makespan: {plan.makespan_s:.1f} s by the plan, {own.makespan_s:.1f} s by Dask's own scheduling",
     ]
     if alone.p99_ms is not None and plan.p99_ms is not None:
         ratio = plan.p99_ms / alone.p99_ms
-        kept.append(ratio <= MOST_P99)
+        kept.append(ratio <= MAX_P99)
         beside = f"{own.p99_ms / alone.p99_ms:.2f}" if own.p99_ms is not None else "no answer in time"
         lines.append(
             f"the service's p99: {ratio:.2f} times that alone beside the plan, {beside} beside Dask's own "
-            f"scheduling (at most {MOST_P99:g} is asked for)"
+            f"scheduling (at most {MAX_P99:g} is asked for)"
         )
     elif alone.p99_ms is None:
         lines.append(

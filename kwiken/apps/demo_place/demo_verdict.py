@@ -46,14 +46,14 @@ def verdict(outcome: DemoPlaceResult) -> Verdict:
     lines.append(_recovery("After the load grew", outcome.growth))
     lines.append(_recovery(f"After {outcome.loss.node} was lost", outcome.loss))
     lines.append(f"Processors were in use for up to {busy:.0%} of the time.")
-    recovered = all(change.kept_again_s is not None for change in (outcome.growth, outcome.loss))
+    recovered = all(change.recovery_s is not None for change in (outcome.growth, outcome.loss))
     kept = recovered and all(service.met for service in ours.services)
     return Verdict(told=True, kept=kept, lines=lines)
 
 
 def _recovery(after: str, change: Recovery) -> str:
     """Whether the targets were kept again after a change, and what failed."""
-    again = change.kept_again_s
+    again = change.recovery_s
     kept = (
         "the targets were not all kept again"
         if again is None

@@ -65,7 +65,7 @@ class Recovery:
     """Events after a change: after a load that grew, or a node that was lost.
 
     Attributes:
-        kept_again_s: time until every target was kept again, seconds; None if that was not seen.
+        recovery_s: time until every target was kept again, seconds; None if that was not seen.
         p99_ms: p99 latency by service from the change on, milliseconds; None where more than one in a hundred
             requests failed.
         failed: number of requests that failed in that phase.
@@ -73,7 +73,7 @@ class Recovery:
         busy: share of the machine's processors in use, by anybody, 0 to 1.
     """
 
-    kept_again_s: float | None
+    recovery_s: float | None
     p99_ms: dict[str, float | None]
     failed: int
     requests: int
@@ -113,7 +113,7 @@ class DemoPlaceResult:
     loss: Loss
 
 
-def kept_again_s(
+def recovery_s(
     streams: Mapping[str, ClientStream], targets_ms: Mapping[str, float], change_s: float, last_s: float
 ) -> float | None:
     """Time from a change after which every target is kept to the end, seconds; None if too short to tell.

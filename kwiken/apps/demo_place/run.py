@@ -30,7 +30,7 @@ from kwiken.apps.demo_place.outcome import (
     PlacedArm,
     Recovery,
     ServiceOutcome,
-    kept_again_s,
+    recovery_s,
 )
 from kwiken.apps.demo_place.scene import (
     BATCH,
@@ -336,7 +336,7 @@ async def _kept(
     before_loss = {name: stream.between(grown_s, lost_s) for name, stream in streams.items()}
     after_loss = {name: stream.between(lost_s, end_s) for name, stream in streams.items()}
     growth = Recovery(
-        kept_again_s=kept_again_s(streams, targets, grown_s, lost_s),
+        recovery_s=recovery_s(streams, targets, grown_s, lost_s),
         p99_ms={name: _shown(p99_ms(found)) for name, found in before_loss.items()},
         failed=sum(found.count(FAILED_MS) for found in before_loss.values()),
         requests=sum(map(len, before_loss.values())),
@@ -346,7 +346,7 @@ async def _kept(
     loss = Loss(
         node=node,
         services=hit,
-        kept_again_s=kept_again_s(streams, targets, lost_s, end_s),
+        recovery_s=recovery_s(streams, targets, lost_s, end_s),
         p99_ms={name: _shown(p99_ms(found)) for name, found in after_loss.items()},
         failed=sum(found.count(FAILED_MS) for found in after_loss.values()),
         requests=sum(map(len, after_loss.values())),

@@ -19,7 +19,7 @@ MAX_SOURCE: Final = 16 * MIB
 MAX_FILES: Final = 10_000  # of Python, in a module of the user's
 MAX_ENTRIES: Final = 100_000  # of any kind there
 VENV: Final = "pyvenv.cfg"  # by which a folder is known as an environment
-ODD: Final = frozenset(
+UNSAFE_CHARACTERS: Final = frozenset(
     "*?[]\\$\"'!#"
 )  # of what Dockerfiles and their ignore files take for more than letters
 YAML_SUFFIXES: Final = (".yaml", ".yml")
@@ -91,7 +91,7 @@ def _below(path: str, folder: Path) -> str:
     if not found.is_relative_to(folder.resolve()) or found == folder.resolve():
         raise InputError(f"must lie below {folder}, which is sent to the builder of the image", where=path)
     below = found.relative_to(folder.resolve()).as_posix()
-    if odd := sorted({letter for letter in below if letter in ODD or not letter.isprintable()}):
+    if odd := sorted({letter for letter in below if letter in UNSAFE_CHARACTERS or not letter.isprintable()}):
         letters = " ".join(ascii(letter)[1:-1] for letter in odd)
         raise InputError(
             f"has {letters} in its name, which a Dockerfile takes for more; rename it", where=path

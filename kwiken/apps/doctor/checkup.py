@@ -28,7 +28,7 @@ from kwiken.base.extras import EXTRAS
 from kwiken.base.machine.memory import memory_limit
 from kwiken.base.machine.processor_use import use_between
 from kwiken.base.machine.reading import processors_given, read_processors
-from kwiken.runtime.process.server_process import MOST_FILES
+from kwiken.runtime.process.server_process import MAX_FILES
 from kwiken.runtime.wire.tls.clients import AUTHORITIES, CERTIFICATE, KEY, ClientTls
 
 LIBRARIES: Final = ("aiohttp", "grpcio", "msgspec", "uvloop")  # of the core, whose versions matter most
@@ -46,7 +46,7 @@ def checkup(*, port: int, seconds: float) -> Iterator[CheckupFinding]:
     for extra, libraries in EXTRAS.items():
         yield extra_finding(extra, [name for module, name in libraries.items() if find_spec(module) is None])
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    yield files_finding(MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES))
+    yield files_finding(MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES))
     yield processors_finding(processors_given(), os.cpu_count() or 1)
     yield memory_finding(memory_limit())
     yield port_finding(port, _port_problem(port))

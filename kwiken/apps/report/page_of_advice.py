@@ -17,7 +17,7 @@ from kwiken.apps.report.charts.judgement_chart import JUDGEMENT_LEGEND, draw_jud
 from kwiken.apps.report.charts.worth import draw_worth
 from kwiken.apps.report.model.number_format import ms, percent
 from kwiken.apps.report.model.page import Card, Figure, Page, Row, Section, Table
-from kwiken.apps.report.page_of_judgement import way_table
+from kwiken.apps.report.page_of_judgement import spending_table
 from kwiken.apps.report.sections.excess import excess_table
 from kwiken.tail.advice.contents import Doubt
 
@@ -116,7 +116,7 @@ def _gain(advice: Advice) -> tuple[Section, ...]:
         "Planned on the earlier half of the requests, judged on the later half, from "
         f"{start:%Y-%m-%d %H:%M} UTC on, with the ledger replayed in their order of time."
     )
-    rows = [Row((figure,)), Row((way_table(found),))]
+    rows = [Row((figure,)), Row((spending_table(found),))]
     if advice.worth:
         picture = draw_worth(advice.worth, found.before.p99_ms, advice.knee)
         rows = [

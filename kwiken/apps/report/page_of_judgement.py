@@ -69,13 +69,13 @@ def judgement_page(found: Judgement, *, made: str, by_blocks: bool) -> Page:
             Section(
                 id="ways",
                 title="Beside other ways to spend the budget",
-                rows=(Row((way_table(found),)),),
+                rows=(Row((spending_table(found),)),),
             ),
         ),
     )
 
 
-def way_table(found: Judgement) -> Table:
+def spending_table(found: Judgement) -> Table:
     """Table of the ways to spend the budget."""
     caption = ""
     if max(arm.spent for arm in found.arms) > MIN_PASSED * found.budget:

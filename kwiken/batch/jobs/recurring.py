@@ -24,7 +24,7 @@ MAX_SCHEDULE_BYTES: Final = 16 << 20  # of a document
 MAX_HOURS: Final = 24.0 * 366
 MAX_RUNS: Final = 10_000  # that a schedule asks for
 MAX_JOBS: Final = 10_000  # of a schedule
-MAX_NAMES_TOLD: Final = 10  # in an error
+MAX_NAMES_SHOWN: Final = 10  # in an error
 MAX_TIMES: Final = 1_440  # of a day
 HOUR_S: Final = 3600.0
 MINUTE_S: Final = 60.0
@@ -211,8 +211,8 @@ def _runs(count: int) -> str:
 def _some(names: Iterable[str]) -> str:
     """The first names of several, sorted, and how many more there are."""
     known = sorted(names)
-    more = len(known) - MAX_NAMES_TOLD
-    return ", ".join(map(repr, known[:MAX_NAMES_TOLD])) + (f" and {more} more" if more > 0 else "")
+    more = len(known) - MAX_NAMES_SHOWN
+    return ", ".join(map(repr, known[:MAX_NAMES_SHOWN])) + (f" and {more} more" if more > 0 else "")
 
 
 def _with_input(run: BatchJob, scale: float, when_s: float) -> BatchJob:

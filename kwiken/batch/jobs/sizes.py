@@ -22,7 +22,7 @@ SATURDAY: Final = 5
 WEEK: Final = 7
 NEAR_S: Final = 1_800.0  # clock times that count as the same, half an hour either side
 RECENT: Final = 5  # runs that correct the mean
-LEAST_HELD_OUT: Final = 3  # runs by whose errors a rule is chosen
+MIN_HELD_OUT: Final = 3  # runs by whose errors a rule is chosen
 MAX_RUNS: Final = 2_000  # the latest that are looked at
 MAX_FACTOR: Final = 1e6  # by which a run may be above or below its mean; beyond, nothing is learned from it
 
@@ -94,7 +94,7 @@ def forecast_size(at_s: Sequence[float], size: Sequence[float], when_s: float) -
     means, sizes = means[judged], sizes[judged]
     logs = np.log(sizes / means)
     corrected = np.array([_correction(logs[:place]) for place in range(logs.size)]) * means
-    if sizes.size < LEAST_HELD_OUT:
+    if sizes.size < MIN_HELD_OUT:
         return SizeForecast(mean, "mean", None, None, int(sizes.size))
     by_mean, by_correction = (float(np.mean(np.abs(one - sizes) / sizes)) for one in (means, corrected))
     if by_correction < by_mean:

@@ -9,7 +9,7 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats, Ints
 
 ALMOST: Final = 1.0 + 1e-9  # shares that differ by less are equal
-LEAST_SHARE: Final = 1e-9  # of a link, below which it counts as full
+MIN_SHARE: Final = 1e-9  # of a link, below which it counts as full
 
 
 class FlowTable:

@@ -22,8 +22,8 @@ from kwiken.batch.racks.response import RackHardware, RackJob
 
 Rates = Callable[[FlowTable, Floats, float], Floats]
 MAJORITY: Final = 0.5  # of a job's racks that may be lost before its hints are ignored
-LEAST_RATE: Final = 1e-6  # of a flow, bytes per second; less is standing still
-LEAST_BYTES: Final = 1.0  # of a flow; less counts as fetched
+MIN_RATE: Final = 1e-6  # of a flow, bytes per second; less is standing still
+MIN_BYTES: Final = 1.0  # of a flow; less counts as fetched
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +134,7 @@ class _Simulation:
                     self.flows.left,
                     self.flows.rate,
                     out=np.full(len(self.flows), np.inf),
-                    where=self.flows.rate > LEAST_RATE,
+                    where=self.flows.rate > MIN_RATE,
                 )
                 next_s.append(now + float(ends.min()))
             if not next_s or not np.isfinite(min(next_s)):
@@ -170,7 +170,7 @@ class _Simulation:
         if not len(flows):
             return False
         flows.left = flows.left - flows.rate * seconds
-        done = flows.left <= LEAST_BYTES
+        done = flows.left <= MIN_BYTES
         if not done.any():
             return False
         for number, count in zip(*np.unique(flows.group[done], return_counts=True), strict=True):
@@ -271,7 +271,7 @@ class _Simulation:
         fetched = stage.fetched
         crossing = fetched * tasks
         crossing[rack] = 0.0
-        sources = np.flatnonzero(crossing > LEAST_BYTES)
+        sources = np.flatnonzero(crossing > MIN_BYTES)
         number, self.number = self.number, self.number + 1
         fetch_s = float(fetched.sum()) / self.task_bytes_per_s
         group = _Group(stage, rack, tasks, now, fetch_s, len(sources))

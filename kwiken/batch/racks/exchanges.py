@@ -161,7 +161,7 @@ def exchange(
             first, last = place, place + 1
             widths = widths.copy()
             widths[job] = width
-        value = state.tried(first, order, widths, last=last, limit=state.value * (1 - LEAST_GAIN), keep=False)
+        value = state.tried(first, order, widths, last=last, limit=state.value * (1 - MIN_GAIN), keep=False)
         if value is None:
             continue
         state.order, state.widths = order, widths
@@ -176,7 +176,7 @@ def exchange(
 
 
 REFRESH: Final = 200  # tries between two looks at which jobs could gain
-LEAST_GAIN: Final = 1e-9  # as a share of the objective; less is rounding
+MIN_GAIN: Final = 1e-9  # as a share of the objective; less is rounding
 
 
 def _weights(problem: RackProblem, state: _State) -> Floats:

@@ -17,7 +17,7 @@ from kwiken.batch.jobs.mapreduce.formulas import RackNetwork, shuffle_over_racks
 BLOCK_BYTES: Final = 128 << 20  # most that one task writes, where a job says nothing of its tasks
 TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known
 MAX_JOB_NAME: Final = 900  # characters; a plan takes a thousand, with the number of a run
-LEAST_TASK_S: Final = 1.0  # a task's start and end, likewise
+MIN_TASK_S: Final = 1.0  # a task's start and end, likewise
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
             took = took + np.maximum(core, inside)
         ends.append(begin + took)
     longest: Floats = np.max(ends, axis=0) if ends else np.zeros(racks)
-    return np.maximum(longest, LEAST_TASK_S)
+    return np.maximum(longest, MIN_TASK_S)
 
 
 def rack_jobs(jobs: Sequence[BatchJob], task_bytes_per_s: float = TASK_BYTES_PER_S) -> list[RackJob]:
@@ -165,5 +165,5 @@ def _stage(stage: BatchStage, task_bytes_per_s: float) -> RackStage:
     else:
         tasks = max(tasks, math.ceil(moved.written / BLOCK_BYTES))
         each = (moved.read + shuffled + moved.written) / max(1, tasks)
-        task_s = LEAST_TASK_S + each / task_bytes_per_s
+        task_s = MIN_TASK_S + each / task_bytes_per_s
     return RackStage(tasks, task_s, shuffled, tuple(stage.parents))

@@ -112,7 +112,7 @@ def command(
     if out is not None:
         write_text(out, profiles_to_json(tuple(profile for profile, _ in found)))
     if as_json:
-        print_json({"workloads": [_told(profile, classified, required) for profile, classified in found]})
+        print_json({"workloads": [_as_json(profile, classified, required) for profile, classified in found]})
         return
     _show(found, required, to_stderr=out == "-")
     if explain:
@@ -131,7 +131,7 @@ def _required(workload: Workload, measured: Sequence[Measured], where: str) -> f
     if workload.target is None:
         return None
     for each in measured:
-        if each.name == workload.name and not workload.target.told_by(each.measure):
+        if each.name == workload.name and not workload.target.judged_by(each.measure):
             told = f"has a target of {workload.target.measure}, and is measured as {each.measure}"
             raise InputError(f"workload {each.name!r} {told}", where=where)
     return workload.target.required
@@ -250,7 +250,9 @@ def _best(classified: Classification, required: Required) -> list[Proposal]:
     return [*runs[:MAX_PROPOSALS], *sources[:MAX_PROPOSALS]]
 
 
-def _told(profile: WorkloadProfile, classified: Classification | None, required: Required) -> dict[str, Any]:
+def _as_json(
+    profile: WorkloadProfile, classified: Classification | None, required: Required
+) -> dict[str, Any]:
     """What `--json` prints of one workload."""
     told: dict[str, Any] = {
         "name": profile.name,
@@ -270,7 +272,7 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
             "tails": None if math.isinf(chosen.tails.freedom) else chosen.tails.freedom,
             "narrowing": chosen.tails.narrowing,
             "errors": chosen.errors,
-            "neighbours": _neighbours_told(kind, classified),
+            "neighbours": _neighbours_as_json(kind, classified),
         }
         for kind, chosen in classified.methods.items()
         if chosen is not None
@@ -281,7 +283,7 @@ def _told(profile: WorkloadProfile, classified: Classification | None, required:
     return {**told, "methods": methods, "measure_next": proposals}
 
 
-def _neighbours_told(kind: str, classified: Classification) -> dict[str, Any] | None:
+def _neighbours_as_json(kind: str, classified: Classification) -> dict[str, Any] | None:
     from kwiken.allocator.workloads.classification import label_text
 
     found = classified.neighbours(kind)

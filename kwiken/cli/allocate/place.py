@@ -63,7 +63,7 @@ REMOVED: Final = {
 # more for each target that is kept, and keep as many of those that are promised.
 KEPT_FREE: Final = 0.05
 WAITING: Final = 3  # exit code: a target waits, or is far from met
-MAX_WAITING_TOLD: Final = 20  # workloads for which it is found what would make room
+MAX_WAITING_SHOWN: Final = 20  # workloads for which it is found what would make room
 MAX_NEIGHBOURS_SHOWN: Final = 12
 MAX_REPLICAS_SHOWN: Final = 60
 UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
@@ -332,7 +332,7 @@ def _missing_room(admissions: Sequence[PlacedOrNot], name: str, seed: int) -> di
         (one for one in admissions if one.queued and one.request.keeps_latency),
         key=lambda one: -one.request.workload.priority,
     )
-    return {one.request.name: nodes_to_add(one, chosen, best_effort) for one in waiting[:MAX_WAITING_TOLD]}
+    return {one.request.name: nodes_to_add(one, chosen, best_effort) for one in waiting[:MAX_WAITING_SHOWN]}
 
 
 def _check_profiles(

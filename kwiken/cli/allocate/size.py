@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PLAN_FILE: Final = "plan.json"
 PLACEMENT_FILE: Final = "placement.json"
-SURE: Final = 0.95  # share of resampled recordings within the margin, from which on the target counts as met
+MIN_CONFIDENCE: Final = 0.95  # share of resampled recordings within the margin, from which on a target is met
 
 
 def _target_ms(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -272,11 +272,11 @@ def _sureness(study: SizeStudy, target_ms: float) -> str:
 
     within = study.probability(target_ms)
     told = f"p99 is at most {MARGIN:.0%} above {target_ms:g} ms in {within:.0%} of the resampled recordings"
-    if within >= SURE:
+    if within >= MIN_CONFIDENCE:
         return f"met: {told}{', which show no pause of a replica' if _unseen(study) else ''}"
     return (
-        f"not surely met: {told}, and {SURE:.0%} count as met; more recorded requests tell more, and a lower "
-        "--target-p99 leaves more room"
+        f"not surely met: {told}, and {MIN_CONFIDENCE:.0%} count as met; more recorded requests tell more, "
+        "and a lower --target-p99 leaves more room"
     )
 
 
@@ -334,7 +334,7 @@ def _summary(study: SizeStudy, rate_per_s: float, target_ms: float) -> dict[str,
         "target_p99_ms": target_ms,
         "rate_per_s": rate_per_s,
         **_outcome(study.outcome),
-        "met": study.probability(target_ms) >= SURE,
+        "met": study.probability(target_ms) >= MIN_CONFIDENCE,
         "margin": MARGIN,
         "probability": study.probability(target_ms),
         "p99_interval_ms": study.interval_ms,

@@ -18,7 +18,7 @@ from kwiken.batch.jobs.replay.replayed_run import MAX_SLOTS, NetworkBounds
 
 MS: Final = 1000.0
 ENOUGH: Final = 1.05  # of the shortest time: fewer executors that come this near are enough
-MOST_FOR_DEADLINE: Final = 16  # times the largest size asked for, up to which a deadline is searched
+MAX_FOR_DEADLINE: Final = 16  # times the largest size asked for, up to which a deadline is searched
 MAX_STAGES_SHOWN: Final = 20
 MAX_STAGE_NAME: Final = 44  # characters
 SHORT: Final = 0.01  # of the completion time: stages below are not listed
@@ -99,7 +99,7 @@ class PredictedCurve:
 
         points = [at(n) for n in executors]
         baselines = baselines_at(predictor, executors)
-        most = min(MOST_FOR_DEADLINE * max(executors), MAX_SLOTS // most_slots)
+        most = min(MAX_FOR_DEADLINE * max(executors), MAX_SLOTS // most_slots)
         fewest = surest = None
         if deadline_ms is not None:
             fewest = smallest_in_time(total, deadline_ms, most)

@@ -17,7 +17,7 @@ from kwiken.cli.shared.options import POSITIVE, SHARE, json_option, needs_extra,
 if TYPE_CHECKING:
     from kwiken.apps.report.model.result import DemoResult
 
-NOTHING_TOLD: Final = 3  # exit code
+NO_RESULT: Final = 3  # exit code
 
 
 @click.command()
@@ -76,7 +76,7 @@ def command(
             result = _run(run_demo(settings, TerminalWatch(bar)))
     except InconclusiveRunError as error:
         note(f"kwiken: {error}")
-        return NOTHING_TOLD
+        return NO_RESULT
     if as_json:
         print_json(result)
     else:

@@ -31,7 +31,7 @@ MAX_JOBS: Final = 64  # processes of this machine at once
 ANSWER_S: Final = 10.0  # within which a scheduler must answer
 RETRIES: Final = 3  # of one job, whose worker died while it ran
 NO_WORKER_S: Final = 30.0  # after the last worker is gone until the jobs end with an error
-LOOK_S: Final = 1.0  # between two looks at the workers
+POLL_S: Final = 1.0  # between two looks at the workers
 SAME: Final = ("kwiken", "numpy", "scipy")  # must be of one version everywhere for results to the last digit
 _SMALL: Final = (bool, int, float, str, bytes, type(None))  # arguments that each job carries with it
 
@@ -196,7 +196,7 @@ class DaskEngine:
         seen_s = time.monotonic()
         while not future.done():
             with contextlib.suppress(TimeoutError):
-                return future.result(timeout=LOOK_S)
+                return future.result(timeout=POLL_S)
             if self._client.nthreads():
                 seen_s = time.monotonic()
             elif time.monotonic() - seen_s >= NO_WORKER_S:

@@ -71,7 +71,7 @@ def check_apart(out: str, inputs: list[str]) -> None:
             continue
         if os.path.samestat(there, found):
             raise InputError(
-                f"is read too ({_told(path)}), and would be replaced; give another file", where=out
+                f"is read too ({_input_name(path)}), and would be replaced; give another file", where=out
             )
         if stat.S_ISDIR(found.st_mode) and out.endswith(DATA_SUFFIXES) and _is_inside(out, path):
             raise InputError(
@@ -130,7 +130,7 @@ def _is_inside(path: str, folder: str) -> bool:
     return any(Path(folder).resolve() in (place, *place.parents) for place in places)
 
 
-def _told(path: str) -> str:
+def _input_name(path: str) -> str:
     return "on stdin" if path == "-" else path
 
 

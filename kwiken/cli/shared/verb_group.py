@@ -119,14 +119,14 @@ def in_options(error: InputError, ctx: click.Context) -> InputError | None:
     where, message = error.where, error.problem
     if where is not None and _is_file(where, ctx):
         return None  # what stands in backticks is a field of the file
-    place = _told(where, ctx) if where is not None else None
-    words = _QUOTED.sub(lambda found: _told(found[1], ctx) or found[0], message)
+    place = _parameter_name(where, ctx) if where is not None else None
+    words = _QUOTED.sub(lambda found: _parameter_name(found[1], ctx) or found[0], message)
     if place is None and words == message:
         return None
     return InputError(words, where=place or where)
 
 
-def _told(name: str, ctx: click.Context) -> str | None:
+def _parameter_name(name: str, ctx: click.Context) -> str | None:
     """Name of a parameter on the command line: its file if it takes one, else its option; None for others."""
     if name.startswith("-"):
         return None  # an option already

@@ -28,7 +28,7 @@ _OF_TRACES: Final = (
     "engine",
     "jobs",
 )
-MUCH: Final = 0.1  # relative difference of percentiles that is pointed out
+NOTABLE_DIFFERENCE: Final = 0.1  # relative difference of percentiles that is pointed out
 UNJOINED: Final = "histograms do not tell which stages and shards were slow for the same request: "
 UNKNOWN: Final = (
     "not known either: how slow a copy is beside its call (taken as independent), changes over the window, "
@@ -87,7 +87,7 @@ def losses(found: HistogramFit) -> list[str]:
         f"latencies are known to a bucket, whose bounds are up to {found.bucket_ratio - 1:.0%} apart",
         UNKNOWN,
     ]
-    if abs(made - measured) > MUCH * measured:
+    if abs(made - measured) > NOTABLE_DIFFERENCE * measured:
         way = "more" if made > measured else "less"
         told.append(
             f"requests' p99 is {measured:.2f} ms as measured and {made:.2f} ms as put together, "

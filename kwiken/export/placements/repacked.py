@@ -19,8 +19,8 @@ from kwiken.base.printable import printable
 from kwiken.export.yaml import comment
 
 PATCHED: Final = ("Deployment", "StatefulSet")
-LEAST_CORES: Final = 0.001  # Kubernetes counts in thousandths of a core
-LEAST_MEMORY_GB: Final = 0.001
+MIN_CORES: Final = 0.001  # Kubernetes counts in thousandths of a core
+MIN_MEMORY_GB: Final = 0.001
 SAME_SHARE: Final = 0.02  # of a request; a change by less is left out
 DRAIN_TIMEOUT: Final = "15m"
 SURGE: Final = '{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}'
@@ -235,8 +235,8 @@ def _shared(
     )
     return [
         (
-            min(one.most_cores, max(LEAST_CORES, cores * _part(by_cores, place))),
-            min(one.most_memory_gb, max(LEAST_MEMORY_GB, memory_gb * _part(by_memory, place)))
+            min(one.most_cores, max(MIN_CORES, cores * _part(by_cores, place))),
+            min(one.most_memory_gb, max(MIN_MEMORY_GB, memory_gb * _part(by_memory, place)))
             if memory_gb
             else 0.0,
         )
@@ -251,7 +251,7 @@ def _part(stated: list[float], place: int) -> float:
 
 def _differs(containers: tuple[PodContainer, ...], wanted: list[tuple[float, float]]) -> bool:
     return any(
-        abs(new - old) > SAME_SHARE * max(old, LEAST_CORES)
+        abs(new - old) > SAME_SHARE * max(old, MIN_CORES)
         for one, amounts in zip(containers, wanted, strict=True)
         for old, new in zip((one.cores, one.memory_gb), amounts, strict=True)
     )

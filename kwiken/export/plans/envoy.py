@@ -75,7 +75,7 @@ def envoy_bootstrap(plan: Plan, targets: Mapping[str, StageAddress], *, where: s
         f"Envoy settings for the plan of service {plain(plan.service)} ({plan.digest}).",
         TAKE,
         "",
-        *(f"{hedge.label}: {_told(hedge)}" for hedge in found),
+        *(f"{hedge.label}: {_described(hedge)}" for hedge in found),
         *(["What is lost, and what must hold:"] if notes else []),
         *(f"- {note}" for note in notes),
         "",
@@ -83,7 +83,7 @@ def envoy_bootstrap(plan: Plan, targets: Mapping[str, StageAddress], *, where: s
     return Exported(text=dump([((), {"static_resources": resources})], header), notes=tuple(notes))
 
 
-def _told(hedge: Hedge) -> str:
+def _described(hedge: Hedge) -> str:
     coin = f" for {100 * hedge.probability:.6g}% of calls" if hedge.probability < 1 else ""
     number = f"up to {hedge.copies} copies, one every" if hedge.copies > 1 else "a copy after"
     return f"{plain(str(hedge.call))}, {number} {whole_ms(hedge.after_ms)} ms{coin}"
@@ -187,7 +187,7 @@ def _cluster(host: str, port: int, found: Sequence[Hedge]) -> dict[str, Any]:
         "name": _cluster_name(host, port),
         "type": "STRICT_DNS",
         "connect_timeout": "1s",
-        "lb_policy": "LEAST_REQUEST",
+        "lb_policy": "MIN_REQUEST",
         "load_assignment": {
             "cluster_name": _cluster_name(host, port),
             "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],

@@ -69,7 +69,7 @@ def istio_documents(plan: Plan, targets: Mapping[str, StageAddress], *, where: s
     header = [
         f"Istio settings for the plan of service {plain(plan.service)} ({plan.digest}).",
         "",
-        *(f"{hedge.label}: {plain(str(hedge.call))}, {_told(hedge)}" for hedge in found),
+        *(f"{hedge.label}: {plain(str(hedge.call))}, {_described(hedge)}" for hedge in found),
         *(["What is lost, and what must hold:"] if notes else []),
         *(f"- {note}" for note in notes),
         "",
@@ -77,7 +77,7 @@ def istio_documents(plan: Plan, targets: Mapping[str, StageAddress], *, where: s
     return Exported(text=dump(documents, header), notes=tuple(notes))
 
 
-def _told(hedge: Hedge) -> str:
+def _described(hedge: Hedge) -> str:
     number = f"up to {hedge.copies} copies, one every" if hedge.copies > 1 else "a copy after"
     return f"{number} {whole_ms(hedge.after_ms)} ms"
 
@@ -122,7 +122,7 @@ def _meta(kind: str, version: str, host: str) -> dict[str, Any]:
 
 def _rule(host: str, found: Sequence[Hedge]) -> Document:
     policy = {
-        "loadBalancer": {"simple": "LEAST_REQUEST"},
+        "loadBalancer": {"simple": "MIN_REQUEST"},
         "retryBudget": {"percent": retry_percent(found), "minRetryConcurrency": 1},
         "outlierDetection": dict(OUTLIERS),
     }

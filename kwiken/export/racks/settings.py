@@ -61,7 +61,7 @@ def spark_settings(plan: RackPlan) -> str:
         if len(job.racks) == 1:
             label = _label(job.racks[0])
             options.append(f"--conf spark.yarn.executor.nodeLabelExpression={label}")
-        lines.append(comment([_told(job)]))
+        lines.append(comment([_described(job)]))
         lines.append(" ".join(options) + "\n")
     return "".join(lines)
 
@@ -87,7 +87,7 @@ def yarn_settings(plan: RackPlan) -> str:
     for job in plan.jobs:
         each = [f"rm.yarn.io/rack={_label(rack)}" for rack in job.racks]
         racks = each[0] if len(each) == 1 else f"OR({':'.join(each)})"
-        lines.append(comment([_told(job)]))
+        lines.append(comment([_described(job)]))
         lines.append(f"-queue {QUEUE}.p{queue[job.name]} -placement_spec '{racks}'\n")
     return "".join(lines)
 
@@ -113,7 +113,7 @@ def kubernetes_settings(plan: RackPlan) -> str:
         for number in sorted(set(queue.values()))
     ]
     names = _kubernetes_names(plan)
-    documents += [([_told(job)], _pod_patch(job, names[job.name], queue[job.name])) for job in plan.jobs]
+    documents += [([_described(job)], _pod_patch(job, names[job.name], queue[job.name])) for job in plan.jobs]
     return dump(documents, header)
 
 
@@ -165,7 +165,7 @@ def _label(rack: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", rack)[:MAX_LABEL].strip("_.-") or "rack"
 
 
-def _told(job: PlannedJob) -> str:
+def _described(job: PlannedJob) -> str:
     racks = ", ".join(job.racks)
     return printable(
         f"{job.name}: racks {racks}; input also on {job.further_rack}; planned from {job.start_s:.0f} s for "

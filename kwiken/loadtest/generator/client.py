@@ -52,12 +52,12 @@ def failure_text(status: int, body: bytes) -> str:
         status: HTTP status of the answer.
         body: body of the answer, or its start.
     """
-    said = _said(body)
+    said = _error_text(body)
     line = printable(" ".join(said.split()), most=_MAX_CHARACTERS)
     return f"HTTP {status}: {line}" if line else f"HTTP {status}"
 
 
-def _said(body: bytes) -> str:
+def _error_text(body: bytes) -> str:
     """Text of the field that names the error in a JSON object, else the whole body."""
     try:
         document: Any = msgspec.json.decode(body)

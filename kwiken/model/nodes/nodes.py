@@ -16,17 +16,17 @@ from kwiken.base.errors import InputError
 
 MAX_CORES: Final = 4096.0  # of one node
 MAX_MEMORY_GB: Final = 1e6  # of one node
-LEAST: Final = 1e-6  # of any quantity; quotients of what is smaller overflow
+MIN_QUANTITY: Final = 1e-6  # of any quantity; quotients of what is smaller overflow
 MAX_FACTOR: Final = 1e9  # of a speed, and of a cost per hour
 MAX_NAME_LENGTH: Final = 200
 
 
 def check_bounded(name: str, value: float, most: float) -> None:
-    """Raise ValueError unless the value is at least `LEAST` and at most `most`; NaN fails too."""
+    """Raise ValueError unless the value is at least `MIN_QUANTITY` and at most `most`; NaN fails too."""
     if not 0 < value < math.inf:
         raise ValueError(f"{name} must be a finite number above 0 and at most {most:g}, not {value}")
-    if not LEAST <= value <= most:
-        raise ValueError(f"{name} must be from {LEAST:g} to {most:g}, not {value}")
+    if not MIN_QUANTITY <= value <= most:
+        raise ValueError(f"{name} must be from {MIN_QUANTITY:g} to {most:g}, not {value}")
 
 
 class NodeClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -169,7 +169,7 @@ def _dependence(stage: StageProfile, start_ms: Floats, traits: Sequence[Trait]) 
         return None
     request = np.concatenate([each.request for each in shards])
     replica = np.concatenate([each.replica for each in shards])
-    told = np.concatenate([_told_by_others(each, slow_ms) for each in shards])
+    told = np.concatenate([_useless_shares(each, slow_ms) for each in shards])
     episode = np.concatenate([_episodes(each, slow_ms) + i * len(latency) for i, each in enumerate(shards)])
     from_request, trait, values = _by_request(latency, request, slow, traits)
     one = _one_replica(replica, slow)
@@ -209,7 +209,7 @@ def _shards(stage: StageProfile, start_ms: Floats) -> Iterator[_Calls]:
             yield _Calls(start_ms[order], latency[order], asked[order].astype(np.int64), order)
 
 
-def _told_by_others(calls: _Calls, slow_ms: float) -> Floats:
+def _useless_shares(calls: _Calls, slow_ms: float) -> Floats:
     """(k,): share of the other replicas' calls, begun while a slow call ran, that were of no use as copies.
 
     NaN for calls that are not slow, and where no such call tells.

@@ -12,7 +12,7 @@ from kwiken.base.printable import printable
 
 MAX_NAMED: Final = 31  # kinds that a setting may name
 MAX_KIND: Final = 64  # characters of a kind
-LEAST_LONG: Final = 10 ** (MAX_KIND - 1)  # whole number that is too long for a kind
+TOO_LONG: Final = 10 ** (MAX_KIND - 1)  # whole number that is too long for a kind
 OTHER: Final = "other"  # kind of requests that name none, or none of those that are listed
 NO_LINES: Final = "off"  # setting that overrides the lines of a service
 FORM: Final = (
@@ -77,7 +77,7 @@ class RequestKinds:
             found = request
             for part in self.name.split("."):
                 found = found.get(part) if isinstance(found, Mapping) else getattr(found, part, None)
-        if isinstance(found, bool | int) and abs(found) < LEAST_LONG:
+        if isinstance(found, bool | int) and abs(found) < TOO_LONG:
             found = str(found).lower()
         if not isinstance(found, str) or not 0 < len(found) <= MAX_KIND or printable(found) != found:
             return OTHER

@@ -170,7 +170,7 @@ def _edges(forest: Forest, visits: _Visits, codes: Ints, requests: int) -> tuple
 
 
 @dataclass(slots=True)
-class _Told:
+class _CallColumns:
     """Columns of the k calls of one stage, derived from their attempts.
 
     Attributes:
@@ -249,7 +249,7 @@ def _stage(forest: Forest, visits: _Visits, service: str, code: int, shares: Flo
     )
 
 
-def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints | None:
+def _asked(told: _CallColumns, replicas: Sequence[int], shape: tuple[int, int]) -> Ints | None:
     """(requests, width): index of the replica that each primary went to; None if none is known."""
     if told.replica is None or not len(replicas):
         return None
@@ -259,7 +259,7 @@ def _asked(told: _Told, replicas: Sequence[int], shape: tuple[int, int]) -> Ints
     return asked
 
 
-def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floats | None:
+def _by_call(told: _CallColumns, values: Floats | None, shape: tuple[int, int]) -> Floats | None:
     """(requests, width): values of the calls, NaN elsewhere; None if all are NaN."""
     if values is None or np.isnan(values).all():
         return None
@@ -268,7 +268,7 @@ def _by_call(told: _Told, values: Floats | None, shape: tuple[int, int]) -> Floa
     return by_call
 
 
-def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Told:
+def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _CallColumns:
     """Derive the calls of one stage from the attempts at these indices.
 
     `least_share` is the lowest probability with which a request was kept. The requests whose draw is below it
@@ -300,7 +300,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Tol
         none = np.empty(0, np.int64)
         empty = np.empty((0, 2))
         flags, times = none.astype(bool), none.astype(float)
-        return _Told(none, none, times, flags, times, empty, empty.astype(bool))
+        return _CallColumns(none, none, times, flags, times, empty, empty.astype(bool))
     begun = start[groups]
     outcome = notes["outcome"]
     answered = _latest(end, outcome == _WON, groups, begun)
@@ -324,7 +324,7 @@ def _tell(forest: Forest, visits: _Visits, at: Ints, least_share: float) -> _Tol
     arrived = np.maximum(start, end - np.nan_to_num(lag * NS_PER_MS).astype(np.int64))
     pairs, cut = _pairs(notes, (arrived - start).astype(float), groups, primary)
     drawn = forest.spans["lo"][visits.row[visits.attempt_visit[at]]][order] <= least_share * MAX_DRAW
-    return _Told(
+    return _CallColumns(
         request[groups],
         notes["shard"][groups].astype(np.int64),
         latency,

@@ -31,7 +31,7 @@ _STEPS: Final = range(LOWEST_OCTAVE * BUCKETS_PER_OCTAVE, HIGHEST_OCTAVE * BUCKE
 # Six digits are enough, and are written alike in both formats.
 BOUNDS: Final = tuple(repr(float(f"{2.0 ** (step / BUCKETS_PER_OCTAVE):.6g}")) for step in _STEPS)
 _WORDS: Final = {"s": "seconds", "By": "bytes"}
-_ODD: Final = re.compile(r"[^a-zA-Z0-9_]+")
+_REPLACED: Final = re.compile(r"[^a-zA-Z0-9_]+")
 
 
 def prometheus_name(metric: Metric) -> str:
@@ -51,7 +51,7 @@ def prometheus_name(metric: Metric) -> str:
 
 def prometheus_label(attribute: str) -> str:
     """Name of an attribute as a label: other characters than letters and digits become underscores."""
-    return _ODD.sub("_", attribute)
+    return _REPLACED.sub("_", attribute)
 
 
 def exposition(families: Sequence[Family], accept: str) -> tuple[bytes, str]:

@@ -145,7 +145,7 @@ Attributes = Sequence[tuple[str, object]]
 Traits = tuple[tuple[str, str], ...]  # names and values of attributes, by name
 
 
-class Said(NamedTuple):
+class SpanFacts(NamedTuple):
     """Facts on a span of another tracer, as numbers.
 
     Attributes:
@@ -157,10 +157,10 @@ class Said(NamedTuple):
     flags: int
 
 
-_PATHS_COUNT: Final = Said(-1, NO_CALLEE, 0)  # stands for what only the path that was asked for tells
+_PATHS_COUNT: Final = SpanFacts(-1, NO_CALLEE, 0)  # stands for what only the path that was asked for tells
 
 
-class _Bare(dict[str, Said]):
+class _Bare(dict[str, SpanFacts]):
     """What the spans of a service say about themselves by their names alone.
 
     Args:
@@ -169,10 +169,10 @@ class _Bare(dict[str, Said]):
 
     __slots__ = ("_new",)
 
-    def __init__(self, new: Callable[[str], Said]) -> None:
+    def __init__(self, new: Callable[[str], SpanFacts]) -> None:
         self._new = new
 
-    def __missing__(self, name: str) -> Said:
+    def __missing__(self, name: str) -> SpanFacts:
         """Say it of a name that is not known yet."""
         if len(self) >= _MAX_CACHED:
             self.clear()
@@ -208,7 +208,7 @@ class Names:
     methods: dict[int, set[str]] = field(default_factory=dict)
     homes: dict[int, tuple[str, str]] = field(default_factory=dict)
     traits: dict[Traits, int] = field(default_factory=dict)
-    _said: dict[object, Said] = field(default_factory=dict)
+    _facts_by_key: dict[object, SpanFacts] = field(default_factory=dict)
     _bare: dict[str, _Bare] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
     _by_kind: dict[str, int] = field(default_factory=dict)
@@ -261,9 +261,9 @@ class Names:
         """Other texts at full length, in the order of their numbers."""
         return tuple(self._by_text)
 
-    def said(
+    def span_facts(
         self, service: str, kind: int, status: int, name: str, attributes: Attributes, paths: Attributes
-    ) -> Said:
+    ) -> SpanFacts:
         """Facts on a span of another tracer.
 
         Args:
@@ -273,25 +273,25 @@ class Names:
             paths: those that are in `PATHS` of the conventions, which are looked at only if they count.
         """
         key = (service, kind, status, name, len(paths), *attributes)
-        known = self._said.get(key)
+        known = self._facts_by_key.get(key)
         if known is None:
-            if len(self._said) >= _MAX_CACHED:
-                self._said.clear()
-            known = self._said[key] = self._new(service, kind, status, name, dict(attributes))
+            if len(self._facts_by_key) >= _MAX_CACHED:
+                self._facts_by_key.clear()
+            known = self._facts_by_key[key] = self._new(service, kind, status, name, dict(attributes))
             if paths:
                 bare = known
                 known = self._new(service, kind, status, name, dict((*attributes, *_folded(paths))))
                 if known != bare:
-                    self._said[key] = _PATHS_COUNT
+                    self._facts_by_key[key] = _PATHS_COUNT
         elif known is _PATHS_COUNT:
             whole = (*attributes, *_folded(paths))
             key = (service, kind, status, name, *whole)
-            known = self._said.get(key)
+            known = self._facts_by_key.get(key)
             if known is None or known is _PATHS_COUNT:
-                known = self._said[key] = self._new(service, kind, status, name, dict(whole))
+                known = self._facts_by_key[key] = self._new(service, kind, status, name, dict(whole))
         return known
 
-    def bare(self, service: str) -> Mapping[str, Said]:
+    def bare(self, service: str) -> Mapping[str, SpanFacts]:
         """What each span of a service without attributes, kind and status says, by its name."""
         known = self._bare.get(service)
         if known is None:
@@ -299,7 +299,9 @@ class Names:
             known = self._bare[service] = _Bare(lambda name: self._new(service, 0, UNSET, name, {}))
         return known
 
-    def _new(self, service: str, kind: int, status: int, name: str, attributes: dict[str, object]) -> Said:
+    def _new(
+        self, service: str, kind: int, status: int, name: str, attributes: dict[str, object]
+    ) -> SpanFacts:
         facts = facts_of(kind, status, name, attributes)
         flags = _KIND_FLAGS.get(facts.kind, 0) | (ERROR if facts.failed else 0)
         callee = NO_CALLEE if facts.callee is None else self._routed(*facts.callee)
@@ -308,7 +310,7 @@ class Names:
         if method:
             for stated in {op, callee} - {NO_CALLEE}:
                 self.methods.setdefault(stated, set()).add(method)
-        return Said(op, callee, flags)
+        return SpanFacts(op, callee, flags)
 
     def _routed(self, service: str, route: Route) -> int:
         op = self.operation(service, route.name)
@@ -411,7 +413,7 @@ class Names:
         kept = sorted(
             (key, str(value))
             for key, value in attributes.items()
-            if key not in _TOLD and len(key) <= MAX_TRAIT and isinstance(value, str | int | float | bool)
+            if key not in _MEANT and len(key) <= MAX_TRAIT and isinstance(value, str | int | float | bool)
         )
         return self.known_traits(tuple(each for each in kept if len(each[1]) <= MAX_TRAIT)[:MAX_TRAITS])
 
@@ -436,7 +438,7 @@ class Names:
 
 
 # Attributes with a meaning of their own, or that follow from how long a request took.
-_TOLD: Final = WANTED | PATHS | {*INSTANCE, *NODE_KEYS, *ZONE_KEYS, *ADDRESS}
+_MEANT: Final = WANTED | PATHS | {*INSTANCE, *NODE_KEYS, *ZONE_KEYS, *ADDRESS}
 
 
 def _first_of(attributes: Mapping[str, object], keys: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from kwiken.otel.read.inputs import (
     whole,
 )
 from kwiken.otel.read.jaeger import JaegerReader
-from kwiken.otel.read.other_formats import LOOKED_AT, WRONG, named
+from kwiken.otel.read.other_formats import SNIFFED, WRONG, named
 from kwiken.otel.read.otlp import OtlpReader
 from kwiken.otel.read.span_store import SpanStore
 from kwiken.otel.read.zipkin import as_jaeger
@@ -168,7 +168,7 @@ class FileReader:
         first = lines.next(IN_MEMORY)
         if not first and not lines.of_other_signals:
             raise InputError("is empty", where=where)
-        plain = first.lstrip()[:1] not in (b"{", b"[") and named(first[:LOOKED_AT]) is None
+        plain = first.lstrip()[:1] not in (b"{", b"[") and named(first[:SNIFFED]) is None
         if first and (plain or first.startswith((*_LOGGED, b"[pod/"))):
             first = lines.next_of_log(first) or first
         opening = first.lstrip()[:1]
@@ -237,7 +237,7 @@ class FileReader:
             several = (
                 "; several documents stand one on a line, or in one array" if _SEVERAL in str(error) else ""
             )
-            other = named(bytes(document[:LOOKED_AT]))
+            other = named(bytes(document[:SNIFFED]))
             where = lines.path if other else _line_of(error, document, lines)
             raise InputError(other or f"{_problem(error)}{several}", where=where) from error
         kind = _kind(envelope, document, lines.path)
@@ -296,7 +296,7 @@ class FileReader:
             try:
                 self._any(envelope.inside, envelopes + 1)
             except ValueError as error:
-                other = named(memoryview(unit)[:LOOKED_AT].tobytes()) if str(error).endswith(WRONG) else None
+                other = named(memoryview(unit)[:SNIFFED].tobytes()) if str(error).endswith(WRONG) else None
                 raise ValueError(other or str(error)) from error
             return
         try:
@@ -349,7 +349,7 @@ class FileReader:
         if _first(about.spanID):
             self._jaeger.span(stored)
         elif not _first(about.serviceName):
-            raise ValueError(named(bytes(memoryview(document)[:LOOKED_AT])) or WRONG)
+            raise ValueError(named(bytes(memoryview(document)[:SNIFFED])) or WRONG)
 
     def _zipkin(self, document: Unit | bytes) -> None:
         """Read one span of Zipkin; one without a time is left out and counted."""
@@ -421,12 +421,12 @@ class _Lines:
         From then on, what a log puts around a line is taken away, and other lines are left out.
         """
         found = _span_line(line)
-        self.start = b"\n" * (self.number > 1) + line[:LOOKED_AT]
+        self.start = b"\n" * (self.number > 1) + line[:SNIFFED]
         while found.isspace() and self.number < MAX_LINES_OF_LOG and self.size < IN_MEMORY and line:
             line = self.source.readline(IN_MEMORY)
             self.number, self.size = self.number + 1, self.size + len(line)
-            if len(self.start) < LOOKED_AT:
-                self.start += line[:LOOKED_AT]
+            if len(self.start) < SNIFFED:
+                self.start += line[:SNIFFED]
             found = _span_line(line)
         self.logged = not found.isspace()
         return found if self.logged else b""
@@ -458,7 +458,7 @@ def _kind(envelope: _Envelope, document: Unit | bytes, where: str) -> Kind:
         return kind
     if envelope.errors:
         raise InputError(f"Jaeger answered with an error: {str(envelope.errors)[:200]}", where=where)
-    raise InputError(_reason(bytes(memoryview(document)[:LOOKED_AT])), where=where)
+    raise InputError(_reason(bytes(memoryview(document)[:SNIFFED])), where=where)
 
 
 def _reason(start: bytes) -> str:
@@ -470,7 +470,7 @@ def _explained(error: Exception, document: Unit | bytes, kind: Kind) -> str:
     """What is wrong with a document: which other tool wrote it, or else the decoder's error."""
     other = None
     if isinstance(error, msgspec.ValidationError) and kind not in {"otlp", "batches"}:
-        other = named(bytes(memoryview(document)[:LOOKED_AT]))
+        other = named(bytes(memoryview(document)[:SNIFFED]))
     return other or _problem(error)
 
 

@@ -19,7 +19,7 @@ from kwiken.otel.read.columns import (
     UNKNOWN,
     Attributes,
     Batch,
-    Said,
+    SpanFacts,
     same_id,
     states_instance,
 )
@@ -144,8 +144,8 @@ class JaegerReader:
                 share = share_of_attributes(self._attributes(raw))
                 if share is not None:
                     batch.shares[place] = share
-        said = self._said(trace, tags, notes)
-        ops, callees = [each.op for each in said], [each.callee for each in said]
+        span_facts = self._span_facts(trace, tags, notes)
+        ops, callees = [each.op for each in span_facts], [each.callee for each in span_facts]
         self._store.names.state(ops, lambda place: self._attributes(tags[place]))
         self._store.names.state(callees, lambda place: with_address(self._attributes(tags[place])))
         if self._kind_mark is not None:
@@ -166,15 +166,18 @@ class JaegerReader:
         batch.ends += ends
         batch.ops += ops
         batch.callees += callees
-        batch.flags += [each.flags | late for each, late in zip(said, follows, strict=True)]
+        batch.flags += [each.flags | late for each, late in zip(span_facts, follows, strict=True)]
         batch.own += [
             -1 if note is None else _add(batch, span, *note) for span, note in zip(spans, notes, strict=True)
         ]
 
-    def _said(self, trace: _Trace, tags: list[bytes], notes: list[_Note | None]) -> list[Said]:
+    def _span_facts(self, trace: _Trace, tags: list[bytes], notes: list[_Note | None]) -> list[SpanFacts]:
         """What each span says about itself; of our own spans, name and error mark alone count."""
         names, processes = self._store.names, trace.processes or {}
-        said, bare = names.said, {key: names.bare(each.serviceName) for key, each in processes.items()}
+        span_facts, bare = (
+            names.span_facts,
+            {key: names.bare(each.serviceName) for key, each in processes.items()},
+        )
         found = []
         for span, raw, note in zip(trace.spans, tags, notes, strict=True):
             if len(raw) <= _MIN_TAGS:
@@ -184,11 +187,11 @@ class JaegerReader:
                 continue
             service = _service(span, processes)
             if note is None:
-                found.append(said(service, 0, UNSET, span.operationName, *self._wanted(raw)))
+                found.append(span_facts(service, 0, UNSET, span.operationName, *self._wanted(raw)))
             else:
                 failed = raw.find(_ERROR_MARK) >= 0 and self._failed(raw)
                 op = names.operation(service, span.operationName)
-                found.append(Said(op, NO_CALLEE, ERROR if failed else 0))
+                found.append(SpanFacts(op, NO_CALLEE, ERROR if failed else 0))
         return found
 
     def _wanted(self, raw: bytes) -> tuple[Attributes, Attributes]:

@@ -6,7 +6,7 @@ import codecs
 import re
 from typing import Final
 
-LOOKED_AT: Final = 4096  # bytes at the start of a file or document in which marks are looked for
+SNIFFED: Final = 4096  # bytes at the start of a file or document in which marks are looked for
 WRONG: Final = (
     "is neither OTLP JSON (objects with `resourceSpans`, one a line) nor Jaeger JSON (an object with `data`, "
     "or documents of its Elasticsearch index) nor Zipkin JSON (spans with `localEndpoint`)"
@@ -93,12 +93,12 @@ def named(start: bytes) -> str | None:
     """Which other tool wrote a document, and the way out; None if that is not known.
 
     Args:
-        start: first bytes of the document, `LOOKED_AT` or more.
+        start: first bytes of the document, `SNIFFED` or more.
     """
     for mark, reason in _STARTS:
         if start.startswith(mark):
             return reason
-    start = start[:LOOKED_AT]
+    start = start[:SNIFFED]
     if _BINARY.search(start) or _is_no_text(start):
         return _PROTOBUF
     return next((reason for mark, reason in _MARKS if mark.search(start)), None)

@@ -20,7 +20,7 @@ from kwiken.otel.read.columns import (
     UNFINISHED,
     UNKNOWN,
     Attributes,
-    Said,
+    SpanFacts,
     same_id,
     states_instance,
 )
@@ -154,8 +154,8 @@ class OtlpReader:
                     share = share_of_attributes(self._plain(raw))
                 if share is not None:
                     batch.shares[place] = share
-        said = self._said(groups, attributes, own.which)
-        ops, callees = [each.op for each in said], [each.callee for each in said]
+        span_facts = self._span_facts(groups, attributes, own.which)
+        ops, callees = [each.op for each in span_facts], [each.callee for each in span_facts]
         names = self._store.names
         names.state(ops, lambda place: self._plain(attributes[place]))
         names.state(callees, lambda place: with_address(self._plain(attributes[place])))
@@ -187,12 +187,14 @@ class OtlpReader:
         batch.ends += ends
         batch.ops += ops
         batch.callees += callees
-        batch.flags += [each.flags | (0 if end else UNFINISHED) for each, end in zip(said, ends, strict=True)]
+        batch.flags += [
+            each.flags | (0 if end else UNFINISHED) for each, end in zip(span_facts, ends, strict=True)
+        ]
         self._store.ready()
 
-    def _said(
+    def _span_facts(
         self, groups: list[tuple[str, int, list[_Span]]], attributes: list[bytes], which: list[int]
-    ) -> list[Said]:
+    ) -> list[SpanFacts]:
         """What each span says about itself; of our own spans, name and status alone count."""
         names, found = self._store.names, []
         rest = iter(zip(attributes, which, strict=True))
@@ -204,10 +206,10 @@ class OtlpReader:
                 if own >= 0:
                     op = known.get(span.name)
                     op = names.new_operation(service, span.name) if op is None else op
-                    found.append(Said(op, NO_CALLEE, ERROR if status == FAILED else 0))
+                    found.append(SpanFacts(op, NO_CALLEE, ERROR if status == FAILED else 0))
                 else:
                     kind = KINDS.get(span.kind, 0)
-                    found.append(names.said(service, kind, status, span.name, *self._wanted(raw)))
+                    found.append(names.span_facts(service, kind, status, span.name, *self._wanted(raw)))
         return found
 
     def _wanted(self, raw: bytes) -> tuple[Attributes, Attributes]:

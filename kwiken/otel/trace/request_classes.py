@@ -33,7 +33,7 @@ def with_kinds(profile: Profile, forest: Forest, requests: Requests, kind_by: st
             requests.kinds, [label(forest, op) for op in range(len(forest.names.operations))]
         )
     else:
-        kinds, names = _named(_told(forest, requests.rows), forest.names.kinds)
+        kinds, names = _named(_stated_class(forest, requests.rows), forest.names.kinds)
     telling = np.array([name not in {OTHER, UNTOLD} for name in names], np.bool_)
     known = np.where(telling[kinds], kinds, NO_KIND)
     stages = tuple(_guessed(stage, known, profile.started_s) for stage in profile.stages)
@@ -48,7 +48,7 @@ def _guessed(stage: StageProfile, kinds: Ints, started: NDArray[np.float64]) -> 
     return replace(stage, guesses_ms=guess_by_kind(calls, kinds, started))
 
 
-def _told(forest: Forest, rows: Ints) -> Ints:
+def _stated_class(forest: Forest, rows: Ints) -> Ints:
     """(n,): class stated by the request's span, or else by the first span below it that states one."""
     owner = np.full(len(forest), -1, np.int64)
     owner[rows] = np.arange(len(rows))

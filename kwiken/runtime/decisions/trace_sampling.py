@@ -19,7 +19,7 @@ DRAWN_SHARE: Final = 0.04  # of all requests, drawn uniformly
 SLOW_QUANTILE: Final = 0.99
 MIN_REQUESTS_FOR_SLOW: Final = 200  # every request is kept before, as nothing says yet what is slow
 STEP: Final = 0.03  # of the quantile's logarithm; its error is then about 1%
-LEAST_VALUE: Final = 1e-9
+MIN_VALUE: Final = 1e-9
 # Requests that were copied, retried, late, partial or failed are all kept up to this share of all requests;
 # beyond it they are drawn, so that a fault, or a plan with many copies, does not make tracing costly.
 MAX_EXCEPTIONAL_SHARE: Final = 0.1
@@ -85,7 +85,7 @@ class RunningQuantile:
             beyond = value > known
             self.value = known * (self._up if beyond else self._down)
             return beyond
-        self._first.append(max(value, LEAST_VALUE))
+        self._first.append(max(value, MIN_VALUE))
         if len(self._first) >= self._least:
             self._first.sort()
             self.value = self._first[min(int(self._share * self._least), self._least - 1)]

@@ -85,7 +85,7 @@ def judge(error: BaseException) -> Failure:
     status = _status_of(worst)
     if status == INTERNAL and not isinstance(worst, HandlerError):
         return Failure(status, f"{type(worst).__name__}: {worst}", is_own=True)
-    reason = _said(error) if status == BAD_GATEWAY else str(worst)
+    reason = _message(error) if status == BAD_GATEWAY else str(worst)
     if status != UNAVAILABLE:
         return Failure(status, reason)
     if isinstance(worst, OverloadError):
@@ -123,10 +123,10 @@ def _leaves(error: BaseException) -> list[BaseException]:
     return [error]
 
 
-def _said(error: BaseException) -> str:
+def _message(error: BaseException) -> str:
     """Complete message of an error; the messages of a group's errors follow the group's own."""
     if isinstance(error, BaseExceptionGroup):
-        return f"{error.message}: {'; '.join(_said(inner) for inner in error.exceptions)}"
+        return f"{error.message}: {'; '.join(_message(inner) for inner in error.exceptions)}"
     return str(error)
 
 

@@ -76,14 +76,14 @@ class ControlGroups:
     Args:
         folder: folder of the tree, which exists.
         version: version of control groups, 1 or 2.
-        way_out: file by which a process leaves the tree for the group of this process; None for none.
+        exit_file: file by which a process leaves the tree for the group of this process; None for none.
 
     Attributes:
-        way_out: the same file, for those who start processes that are to outlive this one.
+        exit_file: the same file, for those who start processes that are to outlive this one.
     """
 
-    def __init__(self, folder: Path, version: int, way_out: Path | None = None) -> None:
-        self.way_out = way_out
+    def __init__(self, folder: Path, version: int, exit_file: Path | None = None) -> None:
+        self.exit_file = exit_file
         self._folder = folder
         self._version = version
         self._groups: dict[str, Path] = {}

@@ -83,7 +83,7 @@ class _Group:
 class DutyCycles:
     """Groups of processes, each limited by pausing; a task in the running event loop keeps the limits."""
 
-    way_out: Path | None = None  # there are no groups to leave
+    exit_file: Path | None = None  # there are no groups to leave
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}

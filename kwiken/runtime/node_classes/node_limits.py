@@ -41,7 +41,7 @@ class _Limiter(Protocol):
 
     def joins(self, key: str) -> list[Path]: ...
 
-    way_out: Path | None
+    exit_file: Path | None
 
     def started(self, key: str, process: LimitedProcess) -> None: ...
 
@@ -188,9 +188,9 @@ class NodeLimits:
         limiter.started(key, process)
 
     @property
-    def way_out(self) -> Path | None:
+    def exit_file(self) -> Path | None:
         """File by which a process leaves its limits for the group of this process; None for no groups."""
-        return self._opened.way_out
+        return self._opened.exit_file
 
     def used_s(self, name: str) -> float | None:
         """Processor time that a process and its children have used so far, seconds; None if it is unknown.

@@ -29,8 +29,10 @@ MAX_ARENAS: Final = (
     2  # the interpreter's lock lets one thread allocate at a time, beside those of gRPC's core
 )
 TUNABLES: Final = "GLIBC_TUNABLES"
-LOOK_S: Final = 10.0  # between two looks at what is free
-MUCH: Final = 16 << 20  # bytes that are free, and by which the process has grown, from which on they go back
+POLL_S: Final = 10.0  # between two looks at what is free
+SURPLUS: Final = (
+    16 << 20
+)  # bytes that are free, and by which the process has grown, from which on they go back
 PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -72,7 +74,7 @@ class FreedMemory:
     def __init__(self, resident: int) -> None:
         self._least = resident
 
-    def is_much(self, resident: int, free: int) -> bool:
+    def is_surplus(self, resident: int, free: int) -> bool:
         """Whether to return what is free.
 
         Args:
@@ -80,7 +82,7 @@ class FreedMemory:
             free: bytes that are free in arenas.
         """
         self._least = min(self._least, resident)
-        return free > MUCH and resident > self._least + MUCH
+        return free > SURPLUS and resident > self._least + SURPLUS
 
     def returned(self, resident: int) -> None:
         """Note the resident memory, in bytes, after a return: what is left is in use."""
@@ -94,7 +96,7 @@ def trim() -> None:
         malloc_trim(0)
 
 
-async def return_freed(every_s: float = LOOK_S) -> None:
+async def return_freed(every_s: float = POLL_S) -> None:
     """Return freed memory to the kernel whenever it has become much, until this is cancelled.
 
     Args:
@@ -107,7 +109,7 @@ async def return_freed(every_s: float = LOOK_S) -> None:
     memory = FreedMemory(_resident())
     while True:
         await asyncio.sleep(every_s)
-        if memory.is_much(_resident(), libc.mallinfo2().fordblks):
+        if memory.is_surplus(_resident(), libc.mallinfo2().fordblks):
             # In a thread: tens of MiB take some milliseconds.
             await asyncio.to_thread(libc.malloc_trim, 0)
             memory.returned(_resident())

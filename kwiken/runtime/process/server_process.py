@@ -43,7 +43,7 @@ PR_SET_NAME: Final = 15
 BAD_INPUT: Final = 2  # exit code
 MAX_THREADS: Final = 8
 MAX_LINE: Final = 1500  # characters
-MOST_FILES: Final = 65_536
+MAX_FILES: Final = 65_536
 
 
 def run(main: Callable[[asyncio.Event], Awaitable[None]], spec: Spec) -> None:
@@ -88,7 +88,7 @@ def process_name(spec: Spec) -> str:
 def _open_more_files() -> None:
     """Raise the limit of open files, which includes sockets: the usual 1,024 are few for a server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(MOST_FILES, hard)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(MAX_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -11,7 +11,7 @@ from kwiken.base.arrays import Floats
 from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules
 
 MAX_PAIRS: Final = 5000  # objects whose pairs are looked at for a bound
-MOST_BESIDE: Final = 200  # objects of one node that the bound by interference tells apart
+MAX_BESIDE: Final = 200  # objects of one node that the bound by interference tells apart
 
 
 def least_nodes(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: PackRules) -> int:
@@ -42,7 +42,7 @@ def _least_by_pairs(objects: PackObjects, scores: Floats, rules: PackRules) -> i
     count = len(objects)
     if not 1 < count <= MAX_PAIRS:
         return 1
-    most = min(count - 1, MOST_BESIDE)
+    most = min(count - 1, MAX_BESIDE)
     lowest = np.empty((count, most))
     for which in range(count):
         beside = scores[objects.app[which], objects.app] * objects.load * objects.load[which]
@@ -51,5 +51,5 @@ def _least_by_pairs(objects: PackObjects, scores: Floats, rules: PackRules) -> i
     others = np.arange(most)  # objects beside the first one of each number
     least = np.cumsum(lowest, axis=1) + lowest[:, 0].min() * (others + 1) * others / 2
     beside_it = (least < rules.most_interference).sum(axis=1)
-    whole = beside_it == MOST_BESIDE  # no bound is known
+    whole = beside_it == MAX_BESIDE  # no bound is known
     return math.ceil(float(np.where(whole, 0.0, 1.0 / (1 + beside_it)).sum()) - 1e-9)

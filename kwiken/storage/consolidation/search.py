@@ -28,7 +28,7 @@ from kwiken.storage.consolidation.packing import (
 
 ROUNDS: Final = 500  # in which nodes are emptied and filled anew
 EMPTIED: Final = 4  # nodes of a round
-MOST_MOVED: Final = 64  # objects of a round
+MAX_MOVED: Final = 64  # objects of a round
 JITTER: Final = 0.3  # of the hardness of an object, so that rounds differ
 
 
@@ -131,7 +131,7 @@ def _refilled(
     """
     chosen = rng.choice(used, min(EMPTIED, len(used)), replace=False)
     moved = np.flatnonzero(np.isin(loads.place, chosen))
-    if len(moved) > MOST_MOVED or held[moved].any():
+    if len(moved) > MAX_MOVED or held[moved].any():
         return fill
     home = loads.place[moved]
     for node in chosen.tolist():

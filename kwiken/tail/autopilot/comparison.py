@@ -27,7 +27,7 @@ LOOKS: Final = 8  # at a plan with one share of the requests
 MAX_LOOKS: Final = 2 * LOOKS + 2  # at one trial: with both shares, before the second one, and at its limit
 ERROR_OF_LOOK: Final = ERROR / MAX_LOOKS
 TOLD_CHANGE: Final = 0.10  # of p99, for which requests are counted
-LEAST_STEP: Final = 0.02  # of the share beyond p99, below which a change of p99 hardly shows
+MIN_STEP: Final = 0.02  # of the share beyond p99, below which a change of p99 hardly shows
 _NORMAL: Final = NormalDist()
 
 
@@ -143,7 +143,7 @@ def requests_to_tell(
         return inf
     usual = max(reference.share_beyond(p99_ms), 1.0 / max(1, reference.requests))
     more = reference.share_beyond(p99_ms / (1.0 + change))
-    return _to_tell_shares(usual, max(more, (1.0 + LEAST_STEP) * usual), share, error, power)
+    return _to_tell_shares(usual, max(more, (1.0 + MIN_STEP) * usual), share, error, power)
 
 
 def requests_to_take_back(*, share: float, error: float = ERROR_OF_LOOK, power: float = POWER) -> float:

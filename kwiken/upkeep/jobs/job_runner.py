@@ -281,7 +281,7 @@ class JobRunner:
 
     async def _launch(self, order: JobOrder, node: str) -> asyncio.subprocess.Process:
         paths = [self._folder.path(order.name, suffix).absolute() for suffix in (".claim", ".result")]
-        out = self._limits.way_out
+        out = self._limits.exit_file
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         with os.fdopen(open_own(self._folder.log(order.name), flags), "ab") as log:
             return await self._limits.start(

@@ -23,7 +23,7 @@ UPGRADE_SHARE = 0.5  # share of a machine's calls that are slow during its upgra
 SLOW_TIMES = 3.0  # factor of the slow calls of both
 CONGESTED, CONGESTED_TIMES = (48, 49, 50), 2.0
 HOT = 1.5  # times the stage's median from which a cell counts as slow
-MOST_HOT = 0.5  # share of slow cells from which a row or column counts as slow
+MAX_HOT = 0.5  # share of slow cells from which a row or column counts as slow
 UPGRADED_APART = 2  # columns from the planted slope within which a slow cell is of the upgrade
 
 
@@ -50,10 +50,10 @@ def find_causes(seed: int) -> HeatFound:
     heat = heat_maps(last_responders(np.random.default_rng([seed, 52])), columns=HEAT_COLUMNS)[0]
     cells = np.array([[np.nan if value is None else value for value in line] for line in heat.slow_ms])
     hot = cells >= HOT * heat.typical_ms
-    columns = np.flatnonzero(hot.mean(axis=0) > MOST_HOT)
+    columns = np.flatnonzero(hot.mean(axis=0) > MAX_HOT)
     rest = hot.copy()
     rest[:, columns] = False
-    machines = np.flatnonzero(hot.mean(axis=1) > MOST_HOT)
+    machines = np.flatnonzero(hot.mean(axis=1) > MAX_HOT)
     rest[machines] = False
     machine, column = np.nonzero(rest)
     shown = np.flatnonzero(hot.ravel())

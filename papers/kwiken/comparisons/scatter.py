@@ -16,7 +16,7 @@ from papers.worlds.populations.services import POPULATIONS, population
 SCATTER_ALLOCATIONS = 1000  # random allocations in the scatter plot
 SCATTER_REQUESTS = 4000
 MIN_SCATTER_STAGES = 28  # smallest number of stages of the DAG in the scatter plot
-MOST_BUDGET = 0.2  # largest budget of an allocation
+MAX_BUDGET = 0.2  # largest budget of an allocation
 PATH_POINTS = 40  # steps of SumVar's path that are judged
 NEAR_SUM = 0.1  # relative difference of two sums of variances that count as equal
 
@@ -42,9 +42,9 @@ def scatter(seed: int) -> Scatter:
     rng = np.random.default_rng([seed, MIN_SCATTER_STAGES])
     stages = next(dag for dag in population(POPULATIONS["C"], rng) if len(dag) >= MIN_SCATTER_STAGES)
     trial = DagTrial.of(stages, SCATTER_REQUESTS, rng)
-    budgets = rng.uniform(0, MOST_BUDGET, size=SCATTER_ALLOCATIONS)
+    budgets = rng.uniform(0, MAX_BUDGET, size=SCATTER_ALLOCATIONS)
     tried = [random_allocation(trial, float(budget), rng) for budget in budgets]
-    path = _path(trial, sumvar(trial.curves, trial.costs, MOST_BUDGET))
+    path = _path(trial, sumvar(trial.curves, trial.costs, MAX_BUDGET))
 
     def risk(allocation: Allocation) -> float:
         return sum(curve.hull_at(allocation.fractions[name]) for name, curve in trial.curves.items())
@@ -73,7 +73,7 @@ def conclude_scatter(results: list[Scatter]) -> Findings:
     found = results[0]
     order = round(float(spearmanr(found.risks_ms2, found.p99s_ms).statistic), 3)
     below = percent(float(np.mean(np.array(found.p99s_ms) < found.path_p99s_ms[-1])))
-    note = f"{SCATTER_ALLOCATIONS} random allocations of budgets up to {MOST_BUDGET:.0%}"
+    note = f"{SCATTER_ALLOCATIONS} random allocations of budgets up to {MAX_BUDGET:.0%}"
     cloud = PlotSeries("random", found.risks_ms2, found.p99s_ms, points=True)
     path = PlotSeries("SumVar's path", found.path_risks_ms2, found.path_p99s_ms)
     rank = "rank correlation of the sum of variances and p99"

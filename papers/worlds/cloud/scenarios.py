@@ -18,7 +18,7 @@ MEAN_LENGTH_S: Final = 486.0  # 8.1 minutes
 LATENCY_SHARE: Final = 0.195  # of the jobs
 # Cores of a latency-critical job over those of a batch job; 2.7 in the source, and whole cores even it out.
 LATENCY_CORES: Final = 3.3
-MOST_CORES: Final = 16
+MAX_CORES: Final = 16
 CORES_LEAST: Final = 1.25  # mean cores of a job below which jobs become shorter instead
 CATCH_UP_S: Final = 40.0  # time in which the draw corrects the cores in flight
 MINUTE: Final = 60.0
@@ -123,7 +123,7 @@ def draw_jobs(scenario: str, seed: int, *, latency_share: float = LATENCY_SHARE)
         ahead = min(at + round(CATCH_UP_S), len(curve) - 1)
         lacking = curve[ahead] - flight + leaving[at + 1 : at + 1 + round(CATCH_UP_S)].sum()
         wanted = max(0.4, lacking / CATCH_UP_S) * size[at] * spread[at]
-        cores[at] = int(np.clip(np.floor(wanted + rounding[at]), 1, MOST_CORES))
+        cores[at] = int(np.clip(np.floor(wanted + rounding[at]), 1, MAX_CORES))
         level = levels[at] * target
         falls = np.flatnonzero(curve[at + 1 : at + 2701] < level)
         until = float(falls[0]) if len(falls) else np.inf

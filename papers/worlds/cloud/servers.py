@@ -9,7 +9,7 @@ from papers.worlds.cloud.scenarios import CloudJobs
 from papers.worlds.cloud.settings import FULL
 from papers.worlds.cloud.weather import RESOURCES, SCALE
 
-MOST_SERVERS = 1200
+MAX_SERVERS = 1200
 USED = 0.1  # weight of a resource from which on a job minds pressure on it
 
 
@@ -28,12 +28,12 @@ class Servers:
 
     def __init__(self, jobs: CloudJobs, up: int) -> None:
         self._jobs = jobs
-        self.up = np.zeros(MOST_SERVERS, dtype=np.bool_)
+        self.up = np.zeros(MAX_SERVERS, dtype=np.bool_)
         self.up[:up] = True
-        self.free = np.full(MOST_SERVERS, float(FULL))
-        self.pressure: Floats = np.zeros((MOST_SERVERS, RESOURCES))
-        self.bearable: Floats = np.full((MOST_SERVERS, RESOURCES), SCALE)
-        self._residents: list[set[int]] = [set() for _ in range(MOST_SERVERS)]
+        self.free = np.full(MAX_SERVERS, float(FULL))
+        self.pressure: Floats = np.zeros((MAX_SERVERS, RESOURCES))
+        self.bearable: Floats = np.full((MAX_SERVERS, RESOURCES), SCALE)
+        self._residents: list[set[int]] = [set() for _ in range(MAX_SERVERS)]
         self._minded = np.where(jobs.weights >= USED, jobs.tolerated, SCALE)
         self.count = up
 

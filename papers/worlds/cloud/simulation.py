@@ -67,7 +67,7 @@ COVERAGE: Final = 0.90
 PRIOR_WEIGHT: Final = 10  # observations that the prior counts as
 START: Final = 0.62  # the source starts at 60 to 65%
 HARD_LIMIT: Final = 0.85
-LEAST: Final = 0.40
+MIN_QUALITY: Final = 0.40
 BELOW_HARD: Final = 0.05
 INTERVAL_S: Final = 10.0  # of updates
 PER_GROWTH: Final = 0.01  # for each job by which the queue grows in a second
@@ -111,7 +111,7 @@ class SoftLimit:
         calm = now_s - self._queue_ended_s >= CALM_S
         change = -PER_GROWTH * max(0.0, growth) - PER_QUEUED * queued / self._nodes
         change += PER_CALM_S * passed_s * calm
-        self.value = min(self._most, max(LEAST, self.value + change))
+        self.value = min(self._most, max(MIN_QUALITY, self.value + change))
         self._queued, self._last_s = queued, now_s
         return self.value
 

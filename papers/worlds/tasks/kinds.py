@@ -17,7 +17,7 @@ LIGHT: Final = (0, 12)  # pressure on the others
 # the square up to it, and by the excess pressure beyond. Losses of several resources multiply, which neither
 # the quality code nor the prediction of a scheduler supposes.
 LOSS_AT_LIMIT: Final = 0.05
-LEAST_LIMIT: Final = 0.05  # least tolerated pressure, as a share
+MIN_LIMIT: Final = 0.05  # least tolerated pressure, as a share
 PLATFORM: Final = (0.45, 1.0)  # speed of a platform for a kind, as a factor of the best
 
 
@@ -53,7 +53,7 @@ def kind_of(caused: tuple[int, ...], platform: tuple[float, ...] = (1.0,)) -> Ta
         caused,
         order,
         tuple(MAX_SCORE - caused[resource] for resource in order),
-        tuple(max(1.0 - score / MAX_SCORE, LEAST_LIMIT) for score in caused),
+        tuple(max(1.0 - score / MAX_SCORE, MIN_LIMIT) for score in caused),
         platform,
     )
 

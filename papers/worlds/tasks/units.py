@@ -10,7 +10,7 @@ from kwiken.base.arrays import Bools, Floats, Ints
 from papers.worlds.quality import MAX_SCORE
 from papers.worlds.tasks.kinds import LOSS_AT_LIMIT, RESOURCES, TaskKind
 
-LEAST = 0.05  # share of performance that is left at least by one resource
+MIN_PERFORMANCE = 0.05  # share of performance that is left at least by one resource
 
 
 class UnitCluster:
@@ -85,7 +85,7 @@ class UnitCluster:
                 ratio = pressure / limit
                 found *= 1.0 - LOSS_AT_LIMIT * ratio * ratio
             else:
-                found *= max(1.0 - LOSS_AT_LIMIT - (pressure - limit), LEAST)
+                found *= max(1.0 - LOSS_AT_LIMIT - (pressure - limit), MIN_PERFORMANCE)
         return found
 
     def performances(self, kind: TaskKind) -> Floats:
@@ -102,7 +102,7 @@ class UnitCluster:
         pressure /= np.array(self.neighbours, dtype=np.float64)[:, None] * MAX_SCORE
         limits = np.array(kind.limits)
         lost = LOSS_AT_LIMIT * np.minimum(pressure / limits, 1.0) ** 2 + np.maximum(pressure - limits, 0.0)
-        return np.asarray(np.maximum(1.0 - lost, LEAST))
+        return np.asarray(np.maximum(1.0 - lost, MIN_PERFORMANCE))
 
     def predicted_on(self, server: int, kind: TaskKind) -> float:
         """The same of one server."""
@@ -113,7 +113,7 @@ class UnitCluster:
             ratio = max(ratio, pressure / limit)
             excess = max(excess, pressure - limit)
         lost = LOSS_AT_LIMIT * min(ratio, 1.0) ** 2 + excess
-        return kind.platform[self.platforms[server]] * max(1.0 - lost, LEAST)
+        return kind.platform[self.platforms[server]] * max(1.0 - lost, MIN_PERFORMANCE)
 
     def has_free(self) -> Bools:
         """(s,) whether a server has a free unit."""

@@ -15,9 +15,9 @@ ACCEPTED: Final = 0.90
 LOSS: Final = 0.05  # share of its best time that a job may lose, measurement and charged waiting included
 MEASURING_S: Final = 5.0  # to profile and classify an application that was not seen before, in seconds
 
-LEAST_MAX_LOSS, MOST_MAX_LOSS = 0.1, 0.6  # by one resource, of an application that depends on it
+MAX_LOSS_FLOOR, MAX_LOSS_CEILING = 0.1, 0.6  # by one resource, of an application that depends on it
 # Memory that an application uses, as a share of its reservation: by the pressure that it causes on memory.
-LEAST_USED_MEMORY, MOST_USED_MEMORY = 0.5, 1.1
+MIN_USED_MEMORY, MAX_USED_MEMORY = 0.5, 1.1
 SHORT_OF_MEMORY_S: Final = 30.0  # that a node runs slowly before the largest excess is killed, in seconds
 AGAIN_S: Final = 30.0  # after which a killed job joins the line again, in seconds
 MAX_KILLS: Final = 3  # after which a job did not finish

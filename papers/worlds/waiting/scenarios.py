@@ -21,7 +21,7 @@ LOW_MEDIAN_S: Final = 180.0
 # Quantile of what platforms offer up to which needs are drawn. With it and the law of the worst loss, Paragon
 # alone keeps QoS for about as many applications as the source says (66% and 64%). It was set by runs of
 # Paragon alone, before any run with lines that counts.
-MOST_NEEDED: Final = 0.25
+MAX_NEEDED: Final = 0.25
 SERVERS: Final = 1000
 
 
@@ -57,7 +57,7 @@ def _applications(name: str, seed: int, arrivals_s: Floats, phases: int, median_
         known=KNOWN,
         median_s=median_s,
         phases=phases,
-        most_needed=MOST_NEEDED,
+        most_needed=MAX_NEEDED,
     )
 
 
@@ -66,7 +66,7 @@ def _large(seed: int) -> World:
     burst_s = 3750.0 + np.arange(1, 1001) * 0.05
     arrivals_s = np.sort(np.concatenate((np.arange(7500, dtype=float), burst_s)))
     return applications(
-        "large", seed, cloud(SERVERS), arrivals_s, known=KNOWN, load=0.95, most_needed=MOST_NEEDED
+        "large", seed, cloud(SERVERS), arrivals_s, known=KNOWN, load=0.95, most_needed=MAX_NEEDED
     )
 
 

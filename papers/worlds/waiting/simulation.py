@@ -48,7 +48,7 @@ SCORED: Final = [name for name in SOURCES if not name.startswith("cpu-")]
 OF_SCORED: Final = np.array([SCORED.index(name) for name in RESOURCES])
 MEMORY: Final = SCORED.index("memory-capacity")
 LOSS_OF_SCORE: Final = 0.05  # that the tolerated pressure costs, a share
-MOST_CAUSED: Final = 0.4  # of the generator: the pressure on memory of an application that uses the most
+MAX_CAUSED: Final = 0.4  # of the generator: the pressure on memory of an application that uses the most
 
 
 # The law of losses is not the one that schedulers suppose: a resource costs something below the tolerated
@@ -65,14 +65,14 @@ class LinedTruth:
         behaviour = world.truth
         rng = np.random.default_rng([world.seed, 38])
         shape = (len(behaviour.het), len(RESOURCES))
-        self._max_loss = rng.uniform(rules.LEAST_MAX_LOSS, rules.MOST_MAX_LOSS, shape)
+        self._max_loss = rng.uniform(rules.MAX_LOSS_FLOOR, rules.MAX_LOSS_CEILING, shape)
         self._tolerated = np.maximum(behaviour.tolerated[:, OF_SCORED], 1e-6)
         self._half = self._half_pressure()
         self._caused = behaviour.caused[:, OF_SCORED]
         self.alone: Floats = np.exp(behaviour.het)
-        pressed = np.clip(behaviour.caused[:, MEMORY] / MOST_CAUSED, 0.0, 1.0)
-        spread = rules.MOST_USED_MEMORY - rules.LEAST_USED_MEMORY
-        self.used_memory: Floats = rules.LEAST_USED_MEMORY + spread * pressed
+        pressed = np.clip(behaviour.caused[:, MEMORY] / MAX_CAUSED, 0.0, 1.0)
+        spread = rules.MAX_USED_MEMORY - rules.MIN_USED_MEMORY
+        self.used_memory: Floats = rules.MIN_USED_MEMORY + spread * pressed
 
     def _half_pressure(self) -> Floats:
         """(n, r) pressure that costs half of the largest loss, so that the tolerated pressure costs 5%."""

@@ -15,7 +15,7 @@ from papers.worlds.cloud.mapping import (
     dynamic_route,
     route,
 )
-from papers.worlds.cloud.simulation import BELOW_HARD, HARD_LIMIT, LEAST, QualityRecord, SoftLimit
+from papers.worlds.cloud.simulation import BELOW_HARD, HARD_LIMIT, MIN_QUALITY, QualityRecord, SoftLimit
 
 SOFT, SPIN_UP_S = 0.6, 20.0
 
@@ -124,4 +124,4 @@ class TestSoftLimit:
     def test_it_stays_within_its_bounds(self, queues: list[int]) -> None:
         limit = SoftLimit(10)
         for step, queued in enumerate(queues, start=1):
-            assert LEAST <= limit.update(10.0 * step, queued) <= HARD_LIMIT - BELOW_HARD
+            assert MIN_QUALITY <= limit.update(10.0 * step, queued) <= HARD_LIMIT - BELOW_HARD

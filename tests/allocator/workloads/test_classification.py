@@ -518,10 +518,10 @@ def test_scores_that_are_predicted_beyond_their_range_are_at_its_end(world: Worl
         free = chosen.complete(columns.astype(int), values).mean[2:]
         assert ((free > 1.05) if kind == "tolerated" else (free < -0.05)).all()
         assert scores.mean[2:].tolist() == [1.0 if kind == "tolerated" else 0.0] * 2
-        told_of = getattr(found.profile(), kind)
+        racks_text = getattr(found.profile(), kind)
         at = [PLACES.index(source) for source in SOURCES]
-        assert told_of.mean[at].tolist() == scores.mean.tolist()
-        assert told_of.deviation[at].tolist() == scores.deviation.tolist()
+        assert racks_text.mean[at].tolist() == scores.mean.tolist()
+        assert racks_text.deviation[at].tolist() == scores.deviation.tolist()
 
 
 def test_a_variance_that_rounding_made_negative_counts_as_0(few: Classification) -> None:

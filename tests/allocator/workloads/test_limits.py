@@ -92,7 +92,7 @@ def test_performance_in_a_measure_tells_of_targets_in_it() -> None:
     }
     for measure, target in targets.items():
         assert target.measure is measure
-        told = {one for one in Measure if target.told_by(one)}
+        told = {one for one in Measure if target.judged_by(one)}
         assert told == ({Measure.RATE, Measure.CAPACITY} if measure is Measure.RATE else {measure})
     assert [target.required for target in targets.values()] == [2.0, 0.25, 3.0]
 

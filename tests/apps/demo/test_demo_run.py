@@ -16,7 +16,7 @@ from kwiken.apps.demo.setup.blocks import ARMS
 from kwiken.apps.report.collect import Wishes, gather
 from kwiken.apps.report.inputs import find
 from kwiken.apps.report.model.result import read_result
-from kwiken.cli.live.demo import NOTHING_TOLD
+from kwiken.cli.live.demo import NO_RESULT
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.codec import profile_from_json
 from tests.support.runtime.waiting import PATIENCE_S
@@ -77,7 +77,7 @@ def test_a_short_demo_holds_together(tmp_path: Path) -> None:
     for _ in range(TRIES):
         process = start(out, "--seconds", "20", "--rate", "12", "--json", "--seed", "4")
         said, errors = process.communicate(timeout=220)
-        if process.returncode != NOTHING_TOLD:  # else what runs beside the tests took the processors
+        if process.returncode != NO_RESULT:  # else what runs beside the tests took the processors
             break
     assert process.returncode == 0, errors
     result = read_result(said, where="stdout")
@@ -135,7 +135,7 @@ def test_an_overload_ends_with_its_reason_and_without_a_result(tmp_path: Path) -
     out = tmp_path / "demo"
     process = start(out, "--seconds", "8", "--rate", "1000")
     _, errors = process.communicate(timeout=220)
-    assert process.returncode == NOTHING_TOLD, errors
+    assert process.returncode == NO_RESULT, errors
     assert errors.splitlines()[-1].startswith("kwiken: this run tells nothing: at 1000 requests a second ")
     assert errors.splitlines()[-1].endswith("; lower --rate")
     assert not {path.name for path in out.iterdir()} & {"demo.json", "report.html", "plan.json"}

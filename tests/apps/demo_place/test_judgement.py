@@ -29,7 +29,7 @@ from kwiken.apps.demo_place.outcome import (
     PlacedArm,
     Recovery,
     ServiceOutcome,
-    kept_again_s,
+    recovery_s,
 )
 from kwiken.apps.demo_place.run import AFTER_LOSS_S, run_verb
 from kwiken.apps.demo_place.scene import (
@@ -263,7 +263,7 @@ def arm(name: str, *p99_ms: float | None, cost: float = 2.0) -> PlacedArm:
     )
 
 
-GROWN = Recovery(kept_again_s=9.5, p99_ms={"digest": 80.0}, failed=1, requests=1500, actions=[], busy=0.6)
+GROWN = Recovery(recovery_s=9.5, p99_ms={"digest": 80.0}, failed=1, requests=1500, actions=[], busy=0.6)
 OUTCOME = DemoPlaceResult(
     targets_ms={},
     rate_per_s={},
@@ -276,7 +276,7 @@ OUTCOME = DemoPlaceResult(
     loss=Loss(
         node="node-2",
         services=["digest"],
-        kept_again_s=4.5,
+        recovery_s=4.5,
         p99_ms={"digest": 90.0},
         failed=12,
         requests=2000,
@@ -318,7 +318,7 @@ def test_a_service_that_got_too_little_room_is_named() -> None:
 
 @pytest.mark.parametrize(("field", "line"), [("growth", -3), ("loss", -2)])
 def test_targets_that_are_not_kept_again_are_said(field: str, line: int) -> None:
-    change = dataclasses.replace(getattr(OUTCOME, field), kept_again_s=None)
+    change = dataclasses.replace(getattr(OUTCOME, field), recovery_s=None)
     found = verdict(dataclasses.replace(OUTCOME, **{field: change}))
     assert (found.told, found.kept) == (True, False)
     assert "the targets were not all kept again" in found.lines[line]
@@ -340,10 +340,10 @@ def test_targets_are_kept_again_once_no_later_request_is_slow() -> None:
     )
     end_s, targets = 100 + AFTER_LOSS_S, {"digest": 100.0}
     assert (
-        kept_again_s({"digest": stream}, targets, 100.0, end_s) == 4.5
+        recovery_s({"digest": stream}, targets, 100.0, end_s) == 4.5
     )  # of the requests before 4.2 s, a hundredth may fail
     stream.latency_ms[-100:] = [None] * 100
-    assert kept_again_s({"digest": stream}, targets, 100.0, end_s) is None
+    assert recovery_s({"digest": stream}, targets, 100.0, end_s) is None
 
 
 def test_no_requests_have_no_p99() -> None:

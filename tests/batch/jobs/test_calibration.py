@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.jobs.replay.calibration import (
-    LEAST_WIDTH,
+    MAX_WIDTH,
     MIN_HELD_OUT,
-    MOST_WIDTH,
+    MIN_WIDTH,
     conformal_width,
     interval_width,
     width_needed,
@@ -59,7 +59,7 @@ def test_few_runs_set_no_width_and_many_do() -> None:
     found = interval_width([[ran(4, seed), ran(8, seed)] for seed in range(6)])
     assert found is not None
     assert found.held_out == 12
-    assert LEAST_WIDTH <= found.factor <= MOST_WIDTH
+    assert MIN_WIDTH <= found.factor <= MAX_WIDTH
 
 
 def test_a_factor_scales_both_sides_of_the_interval() -> None:

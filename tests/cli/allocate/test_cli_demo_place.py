@@ -41,7 +41,7 @@ def arm(scheduler: str, p99_ms: float) -> PlacedArm:
 LOSS = Loss(
     node="node-2",
     services=["pack"],
-    kept_again_s=0.5,
+    recovery_s=0.5,
     p99_ms={"pack": 60.0},
     failed=1,
     requests=90,
@@ -53,7 +53,7 @@ OUTCOME = DemoPlaceResult(
     rate_per_s={"pack": 9.0},
     arms=[arm("least-loaded", 200.0), arm("thrifty", 50.0)],
     growth=Recovery(
-        kept_again_s=1.0, p99_ms={"pack": 50.0}, failed=0, requests=80, actions=[(5.0, "grew")], busy=0.5
+        recovery_s=1.0, p99_ms={"pack": 50.0}, failed=0, requests=80, actions=[(5.0, "grew")], busy=0.5
     ),
     loss=LOSS,
 )

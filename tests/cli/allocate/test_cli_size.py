@@ -60,7 +60,7 @@ def test_the_nodes_of_the_example_are_taken(files: Path) -> None:
 def test_how_sure_the_target_is_comes_first_and_too_small_a_chance_is_not_called_met(
     sure: float, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(size, "SURE", sure)
+    monkeypatch.setattr(size, "MIN_CONFIDENCE", sure)
     first, *_ = run("size", str(files / "profile.json"), *AT).stdout.splitlines()
     told = re.fullmatch(
         r"(not surely met|met): p99 is at most 15% above 90 ms in (\d+)% of the resampled recordings(.*)",
@@ -96,7 +96,7 @@ def test_json_is_whole(files: Path) -> None:
     told = json.loads(result.stdout)
     assert told["p99_ms"] <= told["target_p99_ms"] == 90.0
     assert told["placement"] is None
-    assert told["met"] is (told["probability"] >= size.SURE)
+    assert told["met"] is (told["probability"] >= size.MIN_CONFIDENCE)
     assert told["cost"] == sum(stage["replicas"] for stage in told["stages"])
     assert told["frontier"]
 

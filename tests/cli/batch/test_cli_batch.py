@@ -115,7 +115,7 @@ def test_a_damaged_line_is_named_once(tmp_path: Path) -> None:
 
 
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_files, "LEAST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(log_files, "MIN_UNPACKED", 1 << 20)
     path = tmp_path / "bomb.zst"
     path.write_bytes(zstandard.compress(SMALL + b"\n" * (1 << 24)))
     refused(run("batch", "fit", str(path)), "unpacks to more than")
@@ -206,7 +206,7 @@ def test_a_folder_is_read_although_some_of_its_files_cannot_be(tmp_path: Path) -
 def test_empty_lines_count_towards_what_a_file_may_unpack_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_files, "LEAST_UNPACKED", 1 << 20)
+    monkeypatch.setattr(log_files, "MIN_UNPACKED", 1 << 20)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(SMALL + b"\n" * (1 << 20)))
     refused(run("batch", "fit", str(path)), "each line counts as at least 64 bytes")

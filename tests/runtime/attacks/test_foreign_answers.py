@@ -168,7 +168,7 @@ async def test_an_answer_of_countless_values_is_refused(answer: bytes, descripto
 
 def test_values_are_counted_before_they_are_made() -> None:
     numbers = struct_pb2.ListValue(values=[struct_pb2.Value(number_value=1.0)] * 100)
-    least = grpc_calls.LEAST_OF_MESSAGE
+    least = grpc_calls.MIN_OF_MESSAGE
     form, count = grpc_calls.json_form(numbers)
     assert form == [1.0] * 100
     assert count == least + 100 + 100 * least

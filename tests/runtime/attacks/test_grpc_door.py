@@ -47,7 +47,7 @@ STREAMS = 200
 MESSAGE = 4 * MIB
 # What the server may hold: the budget, the messages that are not charged yet, and both once more, because
 # memory that was freed is not always given back.
-MOST_MIB = 2 * (BODIES_MIB + incoming_messages.MAX_UNCHARGED * MESSAGE / MIB)
+MAX_MIB = 2 * (BODIES_MIB + incoming_messages.MAX_UNCHARGED * MESSAGE / MIB)
 
 
 def unfinished(size: int) -> bytes:
@@ -113,7 +113,7 @@ def test_bodies_without_ends_are_bounded_before_they_are_complete(way: str) -> N
                 flood_http(server.port)
             else:
                 flood_grpc(server.grpc_port, ASK)
-        assert max(peak) - before < MOST_MIB, f"{max(peak):.0f} MiB"
+        assert max(peak) - before < MAX_MIB, f"{max(peak):.0f} MiB"
         soon(serves)
 
 

@@ -40,7 +40,7 @@ CALLS: Final = 100  # open calls of each connection
 CALLS_PER_ITEM: Final = 15  # calls of functions that one item costs at most
 # What is counted at once is the reads, which end one turn, and the shares that begin the next one. Each may
 # go on to the end of a share that it began before its work was spent.
-MOST_CALLS: Final = 2 * CALLS_PER_ITEM * (TURN_WORK + SHARE) + 200 * CONNECTIONS
+MAX_CALLS: Final = 2 * CALLS_PER_ITEM * (TURN_WORK + SHARE) + 200 * CONNECTIONS
 CHUNKED: Final = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 INTERIM: Final = b"HTTP/1.1 103 Early\r\n" + b"A: b\r\n" * 100 + b"\r\n"
 
@@ -183,7 +183,7 @@ async def test_one_turn_parses_no_more_than_its_share_of_any_bytes(name: str, si
     finally:
         sys.setprofile(None)
     assert all(peer.closed or peer.sent == len(text) for peer in peers)  # all was taken, or refused
-    assert max(turns) <= MOST_CALLS
+    assert max(turns) <= MAX_CALLS
     for reader in readers:
         reader.connection_lost(None)
     await asyncio.gather(*asked)

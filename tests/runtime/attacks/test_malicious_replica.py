@@ -35,7 +35,7 @@ FEW: Final = 4
 ERRING: Final = (
     20  # requests that an erring replica may fail until it is known: no other replica may be asked
 )
-MOST_LOST: Final = 14  # of the first, where no other replica may be asked
+MAX_LOST: Final = 14  # of the first, where no other replica may be asked
 AT_ONCE: Final = 3
 DEADLINE_MS: Final = 800.0
 LONGEST: Final = 2_000  # characters of an error
@@ -198,7 +198,7 @@ async def test_a_call_that_must_not_run_twice_goes_to_one_replica_unless_the_oth
         twice = [word for word in words if RAN[word] + calls[word] > 1]
         if twice and not stranger.refuses:
             return f"sent twice: {twice}"
-        if len(errors) > (0 if stranger.sound or stranger.refuses else MOST_LOST):
+        if len(errors) > (0 if stranger.sound or stranger.refuses else MAX_LOST):
             return f"{len(errors)} failed: {set(errors)}"
         return None
 

@@ -15,7 +15,7 @@ import aiohttp
 from kwiken.otel.fit.fit import fit_profile
 from kwiken.runtime.cluster.cluster import Cluster
 from kwiken.runtime.cluster.settings import ClusterSettings
-from kwiken.runtime.gateway.observation.replica_watch import LOOK_S
+from kwiken.runtime.gateway.observation.replica_watch import POLL_S
 from kwiken.runtime.process.log_limits import BURST
 from tests.support.runtime.server_processes import address_of, ask as post, running
 
@@ -109,7 +109,7 @@ def test_the_log_says_when_a_replica_dies_and_when_requests_are_turned_away(tmp_
         for _ in range(20):  # both the calls that find the replica dead and those that know it
             status, _ = post(url, "/v1/request", {"name": "ada"}, traceparent=f"00-{trace}-{'34' * 8}-00")
             assert status == 503
-        time.sleep(2 * LOOK_S)
+        time.sleep(2 * POLL_S)
         gateway.send_signal(signal.SIGTERM)
         assert gateway.wait(20) == 0
         assert gateway.stderr is not None

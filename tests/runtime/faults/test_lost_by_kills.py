@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from tests.support.faults.matrix.clients import HUNG_UP, NOT_SENT, OK, Ended, Kill, told_of
+from tests.support.faults.matrix.clients import HUNG_UP, NOT_SENT, OK, Ended, Kill, racks_text
 
 KILL = Kill(frozenset({7}), at=10.0, up=13.0)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
@@ -40,11 +40,11 @@ def test_a_kill_ends_what_is_in_the_gateway_or_on_its_way(request_: Ended, may: 
     ],
 )
 def test_a_connection_that_ended_is_told_by_every_text_of_grpcs_core(details: str) -> None:
-    assert told_of(UNAVAILABLE, details) == HUNG_UP
+    assert racks_text(UNAVAILABLE, details) == HUNG_UP
 
 
 def test_other_statuses_are_no_end_of_a_connection() -> None:
     refused = "failed to connect to all addresses; last error: recvmsg:Connection reset by peer (104)"
-    assert told_of(UNAVAILABLE, refused) == NOT_SENT
-    assert told_of(UNAVAILABLE, "stage 'look': connection closed").startswith("UNAVAILABLE stage")
-    assert told_of(grpc.StatusCode.INTERNAL, "Stream removed").startswith("INTERNAL")
+    assert racks_text(UNAVAILABLE, refused) == NOT_SENT
+    assert racks_text(UNAVAILABLE, "stage 'look': connection closed").startswith("UNAVAILABLE stage")
+    assert racks_text(grpc.StatusCode.INTERNAL, "Stream removed").startswith("INTERNAL")

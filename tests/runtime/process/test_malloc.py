@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from kwiken.runtime.cluster.child_process import Child
-from kwiken.runtime.process.malloc import MUCH, FreedMemory, return_freed, trim
+from kwiken.runtime.process.malloc import SURPLUS, FreedMemory, return_freed, trim
 from kwiken.runtime.process.specs import GatewaySpec
 from tests.support.runtime.waiting import until
 from tests.support.services import bodies
@@ -71,7 +71,7 @@ def freed_between_blocks_that_stay() -> Iterator[int]:
     libc.malloc.restype = ctypes.c_void_p
     libc.free.argtypes = [ctypes.c_void_p]
     size, every = 20_000, 100  # bytes of a block, and number of blocks between two that stay
-    blocks = [libc.malloc(size) for _ in range(6 * MUCH // size)]
+    blocks = [libc.malloc(size) for _ in range(6 * SURPLUS // size)]
     for block in blocks:
         ctypes.memset(block, 1, size)
     for number, block in enumerate(blocks):
@@ -86,22 +86,22 @@ async def test_what_is_free_between_blocks_that_stay_goes_back() -> None:
     returning = asyncio.create_task(return_freed(0.05))
     await asyncio.sleep(0)
     with freed_between_blocks_that_stay() as held:
-        await until(lambda: held - resident() > 4 * MUCH)
+        await until(lambda: held - resident() > 4 * SURPLUS)
         returning.cancel()
 
 
 def test_what_is_free_goes_back_at_once_where_it_is_asked_for() -> None:
     with freed_between_blocks_that_stay() as held:
         trim()
-        assert held - resident() > 4 * MUCH
+        assert held - resident() > 4 * SURPLUS
 
 
 def test_memory_is_returned_once_for_each_growth() -> None:
-    memory = FreedMemory(100 * MUCH)
-    assert not memory.is_much(100 * MUCH, 50 * MUCH)  # it has not grown
-    assert not memory.is_much(102 * MUCH, MUCH // 2)  # what it holds is in use
-    assert memory.is_much(102 * MUCH, 2 * MUCH)
-    memory.returned(101 * MUCH)
-    assert not memory.is_much(101 * MUCH, 2 * MUCH)
-    assert not memory.is_much(90 * MUCH, 2 * MUCH)
-    assert memory.is_much(92 * MUCH, 2 * MUCH)  # it has grown from its least since
+    memory = FreedMemory(100 * SURPLUS)
+    assert not memory.is_surplus(100 * SURPLUS, 50 * SURPLUS)  # it has not grown
+    assert not memory.is_surplus(102 * SURPLUS, SURPLUS // 2)  # what it holds is in use
+    assert memory.is_surplus(102 * SURPLUS, 2 * SURPLUS)
+    memory.returned(101 * SURPLUS)
+    assert not memory.is_surplus(101 * SURPLUS, 2 * SURPLUS)
+    assert not memory.is_surplus(90 * SURPLUS, 2 * SURPLUS)
+    assert memory.is_surplus(92 * SURPLUS, 2 * SURPLUS)  # it has grown from its least since

@@ -107,9 +107,9 @@ class HadoopReader:
         if event.type.encode() not in _READ:  # written with other spaces
             return
         for body in event.event.values():
-            self._told(event.type, body)
+            self._take_event(event.type, body)
 
-    def _told(self, kind: str, body: _Body) -> None:
+    def _take_event(self, kind: str, body: _Body) -> None:
         run = self._run
         if kind == "JOB_SUBMITTED":
             run.submitted(body.jobid, body.job_name, body.submit_time)

@@ -17,9 +17,9 @@ from kwiken.batch.jobs.logs.spark import SparkReader
 from kwiken.batch.jobs.logs.swim import COLUMNS, SwimReader
 
 MAX_LINE: Final = 64 << 20  # bytes of one event; the largest hold a plan of a query
-LOOKED_AT: Final = 4096  # bytes of a line by which the kind is told
-LINES_LOOKED_AT: Final = 20  # lines that may be damaged before the first that tells the kind
-MAX_LOOKED_AT: Final = 4 << 20  # bytes of these, and of empty lines between them
+SNIFFED: Final = 4096  # bytes of a line by which the kind is told
+MAX_SNIFFED_LINES: Final = 20  # lines that may be damaged before the first that tells the kind
+MAX_SNIFFED: Final = 4 << 20  # bytes of these, and of empty lines between them
 
 
 _Known = SparkReader | HadoopReader | HadoopOneReader | DaskReader | SwimReader
@@ -73,7 +73,7 @@ def read_log(lines: Iterable[bytes], *, name: str, where: str) -> LogFindings | 
                 looked += len(line) + 1
                 if line.strip():
                     unclear.append(line)
-                if len(unclear) > LINES_LOOKED_AT or looked > MAX_LOOKED_AT:
+                if len(unclear) > MAX_SNIFFED_LINES or looked > MAX_SNIFFED:
                     return None
                 continue
             found, reader = LogFindings(told[0]), told[1](name)
@@ -102,7 +102,7 @@ def _take(reader: _Reader, line: bytes, found: LogFindings, where: str) -> None:
 
 def _kind(line: bytes) -> tuple[str, type[_Known]] | None:
     """Kind of a log by one of its first lines, and its reader; None where the line does not tell."""
-    head = line[:LOOKED_AT].strip()
+    head = line[:SNIFFED].strip()
     if head.startswith(b"{") and b'"Event":' in head:
         return "Spark event log", SparkReader
     if head == JSON_HEAD or (head.startswith(b'{"type":"') and b'"event":' in head):

@@ -14,7 +14,7 @@ from kwiken.batch.jobs.replay.predictor import JobPrediction, Predictor
 COVERED: Final = 0.9  # share of the runs that an interval holds
 MIN_HELD_OUT: Final = 9  # runs: of fewer, none bounds nine of ten
 MAX_HELD_OUT: Final = 200  # runs that are held out
-LEAST_WIDTH, MOST_WIDTH = 0.25, 4.0  # factor of the widths
+MIN_WIDTH, MAX_WIDTH = 0.25, 4.0  # factor of the widths
 
 
 @dataclass(frozen=True)
@@ -80,4 +80,4 @@ def interval_width(groups: Sequence[Sequence[BatchJob]]) -> IntervalWidth | None
     factor = conformal_width(needed)
     if factor is None:
         return None
-    return IntervalWidth(min(max(factor, LEAST_WIDTH), MOST_WIDTH), len(needed))
+    return IntervalWidth(min(max(factor, MIN_WIDTH), MAX_WIDTH), len(needed))

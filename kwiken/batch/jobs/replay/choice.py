@@ -16,7 +16,7 @@ from kwiken.batch.jobs.replay.replayed_run import RunModel
 
 Model = Literal["replay", "waves"]
 TIE: Final = 0.005  # of the completion time, by which an error must be smaller to be preferred
-MOST_HELD_OUT: Final = 12  # runs that are left out in turn
+MAX_HELD_OUT: Final = 12  # runs that are left out in turn
 
 
 def by_waves(run: RunModel, executors: Sequence[int]) -> Floats:
@@ -129,7 +129,7 @@ def choose_model(runs: Sequence[BatchJob]) -> ModelChoice:
         jobs = [model.job for model in usable]
         held = [([job], [other for other in jobs if other is not job]) for job in jobs]
     errors: dict[str, list[float]] = {}
-    for out, rest in held[:MOST_HELD_OUT]:
+    for out, rest in held[:MAX_HELD_OUT]:
         _judge(out, Predictor(rest), errors)
     mean = {name: float(np.mean(values)) for name, values in errors.items()}
     model: Model = "waves" if mean["waves"] < mean["replay"] - TIE else "replay"

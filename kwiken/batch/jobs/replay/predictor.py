@@ -50,10 +50,10 @@ NEEDED: Final = {
     ("two", "between"): 1.03,
     ("two", "beyond"): 0.80,
 }
-MOST_NOISE: Final = 0.9
-LEAST_FACTOR, MOST_FACTOR = 0.2, 20.0  # of task time
+MAX_NOISE: Final = 0.9
+MIN_FACTOR, MAX_FACTOR = 0.2, 20.0  # of task time
 LOW, EXPECTED, HIGH = 0, 1, 2
-MOST_RUNS: Final = 8  # runs of one size that a prediction averages
+MAX_RUNS: Final = 8  # runs of one size that a prediction averages
 MAX_POINTS: Final = 10_000
 
 
@@ -98,7 +98,7 @@ class Predictor:
             model = run_model(run)
             self._by_size.setdefault(model.n_executors, []).append(model)
         for models in self._by_size.values():
-            del models[:-MOST_RUNS]
+            del models[:-MAX_RUNS]
         self.sizes = sorted(self._by_size)
         self.growth = self._growth()
         self._width = width
@@ -170,8 +170,8 @@ class Predictor:
         now, then = model.in_use(executors), model.in_use(model.n_executors)
         if self.growth is not None:
             smallest = self.sizes[0]
-            rates = [np.maximum(1 + self.growth * (use - smallest), LEAST_FACTOR) for use in (now, then)]
-            ratio = np.clip(rates[0] / rates[1], LEAST_FACTOR, MOST_FACTOR)
+            rates = [np.maximum(1 + self.growth * (use - smallest), MIN_FACTOR) for use in (now, then)]
+            ratio = np.clip(rates[0] / rates[1], MIN_FACTOR, MAX_FACTOR)
             return ratio, ratio, ratio
         more = np.maximum(now / then, then / now) - 1
         expected, most = 1 + RISE * more**BEND, 1 + RISE_HIGH * more
@@ -185,13 +185,13 @@ class Predictor:
         doublings = abs(math.log2(executors / base))
         if self.growth is None:
             both = RUN_NOISE * share + NOISE_OF_DOUBLING * doublings
-            return min(MOST_NOISE, both), both
+            return min(MAX_NOISE, both), both
         if self.sizes[0] <= executors <= self.sizes[-1]:
             both = (RUN_NOISE if executors == base else GROWN_NOISE) * share + NOISE_BETWEEN * doublings
-            return min(MOST_NOISE, both), both
+            return min(MAX_NOISE, both), both
         beyond = 2**doublings - 1
         below = GROWN_NOISE * share + NOISE_BELOW * beyond
-        return min(MOST_NOISE, below), GROWN_NOISE * share + NOISE_ABOVE * beyond
+        return min(MAX_NOISE, below), GROWN_NOISE * share + NOISE_ABOVE * beyond
 
     def _case(self, executors: int) -> tuple[str, str]:
         """Case of `NEEDED`: whether one size is known or more, and where a number of executors lies."""

@@ -15,8 +15,8 @@ from kwiken.batch.jobs.replay.task_times import StageTaskTimes, stage_task_times
 
 MAX_SLOTS: Final = 1_000_000
 MAX_SCALED_TASKS: Final = 2_000_000  # of a run with other input
-MOST_LAUNCH_MS: Final = 200.0  # from a stage's submission to its first task where a slot is free
-MOST_CORRECTION: Final = 2.0  # by which a run may differ from its own replay
+MAX_LAUNCH_MS: Final = 200.0  # from a stage's submission to its first task where a slot is free
+MAX_CORRECTION: Final = 2.0  # by which a run may differ from its own replay
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +162,7 @@ def run_model(job: BatchJob) -> RunModel:
         tail_ms=tail,
         arrivals_ms=arrivals[: max(1, job.n_executors)],
         slots_per_executor=int(values[counts.argmax()]),
-        correction=float(np.clip(correction, 1 / MOST_CORRECTION, MOST_CORRECTION)),
+        correction=float(np.clip(correction, 1 / MAX_CORRECTION, MAX_CORRECTION)),
     )
 
 
@@ -228,7 +228,7 @@ def _launch_ms(job: BatchJob) -> float:
         for stage in job.stages
         if len(stage.tasks) and stage.submitted_ms is not None
     ]
-    found = [delay for delay in delays if 0 <= delay <= MOST_LAUNCH_MS]
+    found = [delay for delay in delays if 0 <= delay <= MAX_LAUNCH_MS]
     return float(np.median(found)) if found else 0.0
 
 

@@ -11,8 +11,8 @@ from kwiken.base.arrays import Bools, Floats
 from kwiken.batch.jobs.facts import task_columns
 from kwiken.batch.jobs.job import BatchJob
 
-LEAST_RATIO: Final = 1.0  # of first to later task times where a stage shows one kind only
-MOST_RATIO: Final = 4.0
+MIN_RATIO: Final = 1.0  # of first to later task times where a stage shows one kind only
+MAX_RATIO: Final = 4.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _ratio(parts: list[tuple[Floats, Bools]]) -> float:
             if one > 0 and other > 0:
                 logs.append(float(np.log(one / other)))
                 weights.append(float(took.sum()))
-    return float(np.clip(np.exp(np.average(logs, weights=weights)), LEAST_RATIO, MOST_RATIO))
+    return float(np.clip(np.exp(np.average(logs, weights=weights)), MIN_RATIO, MAX_RATIO))
 
 
 def _both_kinds(took: Floats, first: Bools, ratio: float) -> StageTaskTimes:

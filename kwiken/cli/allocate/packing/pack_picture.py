@@ -10,7 +10,7 @@ from kwiken.apps.report.charts.scales import log_scale, log_ticks
 from kwiken.apps.report.charts.svg import Drawing
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 380, 64, 20, 44, 48
-LEAST_SHARE: Final = 1e-6  # risk that is drawn as the least
+MIN_SHARE: Final = 1e-6  # risk that is drawn as the least
 TICKS: Final = 5
 EDGE: Final = 40  # width of a label
 STYLE: Final = (
@@ -28,8 +28,8 @@ def draw_frontier(states: Sequence[PackedState], chosen: int) -> str:
         chosen: index of the state that the dial chose.
     """
     drawing = Drawing(WIDTH, HEIGHT, label="Nodes in use against the share of time above capacity")
-    shares = [max(LEAST_SHARE, state.share) for state in states]
-    across = log_scale([LEAST_SHARE, 1e-2, *shares], LEFT, WIDTH - RIGHT)
+    shares = [max(MIN_SHARE, state.share) for state in states]
+    across = log_scale([MIN_SHARE, 1e-2, *shares], LEFT, WIDTH - RIGHT)
     low, high = min(state.nodes for state in states), max(state.nodes for state in states)
     span = max(high - low, 1)
 
@@ -50,7 +50,7 @@ def draw_frontier(states: Sequence[PackedState], chosen: int) -> str:
         [(across(share), up(state.nodes)) for share, state in zip(shares, states, strict=True)], "told"
     )
     for state in states:
-        if state.seen > LEAST_SHARE:
+        if state.seen > MIN_SHARE:
             hint = f"as seen: {state.nodes} nodes, {state.seen:.3%} of the time"
             drawing.circle((across(state.seen), up(state.nodes)), 1.5, "seen", hint=hint)
     for at, told in dials_of(states).items():

@@ -80,7 +80,7 @@ def command(
     if out is not None:
         write_text(out, probe_to_json(found))
     if as_json:
-        print_json(_told(found))
+        print_json(_as_json(found))
         return
     if out != "-":
         _show(found)
@@ -137,7 +137,7 @@ def _show_crosstalk(cross: Crosstalk, processors: int) -> None:
         say(f"  and {len(pairs) - MAX_PAIRS_SHOWN} pairs with less")
 
 
-def _told(found: MachineProbe) -> dict[str, Any]:
+def _as_json(found: MachineProbe) -> dict[str, Any]:
     cross = found.crosstalk
     return {
         "processors": found.processors,

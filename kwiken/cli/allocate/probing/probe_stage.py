@@ -274,7 +274,7 @@ def command(
     if out is not None:
         _append(out, text, workload, found)
     if as_json:
-        print_json(_told(workload, found))
+        print_json(_as_json(workload, found))
         return
     _show(workload, found)
     note_written(out)
@@ -403,7 +403,7 @@ def _plus_minus(value: float, deviation: float) -> str:
     return f"{value:.2f} ± {deviation:.2f}"
 
 
-def _told(workload: str, found: StageProbe) -> dict[str, Any]:
+def _as_json(workload: str, found: StageProbe) -> dict[str, Any]:
     return {
         "name": workload,
         "measure": "capacity",

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 MAX_JOBS_FILE: Final = 1024 * MIB  # of a document of jobs
 HISTORY_SERVER: Final = "spark://"  # start of the address of one
 HEAD: Final = 4096  # bytes by which a document of jobs is told from a log
-MAX_NAMES_TOLD: Final = 10
-MAX_NAME_TOLD: Final = 60  # characters
+MAX_NAMES_SHOWN: Final = 10
+MAX_NAME_SHOWN: Final = 60  # characters
 
 
 @dataclass
@@ -165,6 +165,6 @@ def unknown_job(name: str, jobs: Sequence[BatchJob]) -> InputError:
 
 def some_of(names: Iterable[str]) -> str:
     """The first of several names, each once, and how many more there are."""
-    unique = list(dict.fromkeys(printable(name, most=MAX_NAME_TOLD) for name in names))
-    more = len(unique) - MAX_NAMES_TOLD
-    return ", ".join(unique[:MAX_NAMES_TOLD]) + (f" and {more} more" if more > 0 else "")
+    unique = list(dict.fromkeys(printable(name, most=MAX_NAME_SHOWN) for name in names))
+    more = len(unique) - MAX_NAMES_SHOWN
+    return ", ".join(unique[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

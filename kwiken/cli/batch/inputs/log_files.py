@@ -25,9 +25,9 @@ BUFFER_OF_ZSTD: Final = 1 << 17  # bytes; what is lost at most where a file is d
 GZIP_STREAM: Final = 31  # window of zlib that stands for the format of gzip
 MAX_FILES: Final = 100_000  # of one folder
 MAX_DEPTH: Final = 4  # folders below the one that is named
-LEAST_UNPACKED: Final = 1024 * MIB  # that any file may unpack to
-MOST_RATIO: Final = 1000  # bytes out for a byte in; Spark's own logs reach 50
-LEAST_LINE: Final = 64  # bytes that a line counts as at least, since empty lines take time as well
+MIN_UNPACKED: Final = 1024 * MIB  # that any file may unpack to
+MAX_RATIO: Final = 1000  # bytes out for a byte in; Spark's own logs reach 50
+MIN_LINE: Final = 64  # bytes that a line counts as at least, since empty lines take time as well
 ZSTD: Final = b"\x28\xb5\x2f\xfd"
 GZIP: Final = b"\x1f\x8b"
 OTHER_CODECS: Final = {b"LZ4B": "lz4", b"\x82SNAP": "snappy", b"ZV": "lzf"}
@@ -130,7 +130,7 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
             except OSError as error:
                 raise InputError(reason_of(error), where=told) from error
             packed = os.fstat(raw.fileno()).st_size
-            left = max(LEAST_UNPACKED, MOST_RATIO * packed)
+            left = max(MIN_UNPACKED, MAX_RATIO * packed)
             lines = _unpacked(cast(io.BufferedReader, raw), opened, told)
             while True:
                 try:
@@ -140,12 +140,12 @@ def _lines(log: JobLog, unpacking: Unpacking) -> Iterator[bytes]:
                     break
                 if not line:
                     break
-                left -= max(LEAST_LINE, len(line))
+                left -= max(MIN_LINE, len(line))
                 if left < 0:
-                    bound = f"{max(LEAST_UNPACKED, MOST_RATIO * packed) // MIB} MiB"
+                    bound = f"{max(MIN_UNPACKED, MAX_RATIO * packed) // MIB} MiB"
                     raise InputError(
                         f"unpacks to more than {bound}, the most that is read; each line counts as at least "
-                        f"{LEAST_LINE} bytes",
+                        f"{MIN_LINE} bytes",
                         where=told,
                     )
                 if len(line) > MAX_LINE:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 GBPS: Final = 1e9 / 8  # bytes per second
 NO_RACK: Final = -1
-MIN_UNPLACED_TOLD: Final = 0.01  # share of the traffic without a rack, below which it is not mentioned
+MIN_UNPLACED: Final = 0.01  # share of the traffic without a rack, below which it is not mentioned
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,7 @@ def beside_traffic(path: str, cluster: RackCluster) -> BusyUplinks:
         )
     total = float(every.sum())
     without = float(every[~known].sum()) / total if total > 0 else 0.0
-    more = (
-        f"; {without:.0%} of it has an end on no node, and is left out" if without > MIN_UNPLACED_TOLD else ""
-    )
+    more = f"; {without:.0%} of it has an end on no node, and is left out" if without > MIN_UNPLACED else ""
     told = f"services take up to {taken.max() / GBPS:.3g} Gbit/s of a rack's uplink{more}"
     return BusyUplinks(replace(cluster, uplink_bytes_per_s=left), told)
 

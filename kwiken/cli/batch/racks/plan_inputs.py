@@ -92,7 +92,7 @@ def read_cluster(path: str, beside: str | None, traffic: str | None = None) -> P
     sizes = (slots, cluster.rack_sizes, cluster.nic_bytes_per_s, cluster.uplink_bytes_per_s)
     unequal = any(len(set(each.tolist())) > 1 for each in sizes)
     smallest = "; racks differ, and all are planned as the smallest" if unequal else ""
-    return PlannedCluster(cluster.rack_names, rack, f"{told_of(len(slots), rack)}{held}{smallest}")
+    return PlannedCluster(cluster.rack_names, rack, f"{racks_text(len(slots), rack)}{held}{smallest}")
 
 
 def assumed_cluster(
@@ -117,10 +117,10 @@ def assumed_cluster(
     )
     width = len(str(racks))
     names = tuple(f"rack-{number:0{width}}" for number in range(1, racks + 1))
-    return PlannedCluster(names, rack, f"{told_of(racks, rack)}, assumed; --cluster states them")
+    return PlannedCluster(names, rack, f"{racks_text(racks, rack)}, assumed; --cluster states them")
 
 
-def told_of(racks: int, rack: RackHardware) -> str:
+def racks_text(racks: int, rack: RackHardware) -> str:
     """Sentence that says what the racks are."""
     return (
         f"{racks} racks of {rack.machines} machines and {rack.slots} slots, links of "

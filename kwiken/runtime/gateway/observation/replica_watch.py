@@ -11,7 +11,7 @@ from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.decisions.choice.replica_state import ReplicaState
 
 LOG = logging.getLogger("kwiken.gateway")
-LOOK_S: Final = 0.5  # between two checks; a replica that is left out for a shorter time may go unlogged
+POLL_S: Final = 0.5  # between two checks; a replica that is left out for a shorter time may go unlogged
 
 
 class Change(NamedTuple):
@@ -68,4 +68,4 @@ async def watch_replicas(stages: Callable[[], Mapping[str, Sequence[ReplicaState
         for change in changes.look(stages()):
             level = logging.ERROR if change.event is Event.STAGE_OUT else logging.WARNING
             LOG.log(level, "%s", change.message, extra=about(change.event))
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(POLL_S)

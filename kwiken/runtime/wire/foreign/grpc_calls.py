@@ -58,8 +58,8 @@ GIVEN_UP: Final = frozenset(
 )
 MAX_MESSAGE: Final = 4 << 20  # bytes of one message: gRPC's own default for clients
 ON_LOOP_BYTES: Final = 4096  # of a message that is turned on the event loop, in 20 ms at most
-MAX_VALUES: Final = 1_000_000  # of one answer, with each message as `LEAST_OF_MESSAGE` values or more
-LEAST_OF_MESSAGE: Final = 10  # values that take as long as an empty message
+MAX_VALUES: Final = 1_000_000  # of one answer, with each message as `MIN_OF_MESSAGE` values or more
+MIN_OF_MESSAGE: Final = 10  # values that take as long as an empty message
 ANY: Final = "google.protobuf.Any"  # holds another message in its bytes, which are counted unread
 
 
@@ -68,7 +68,7 @@ class TooManyValuesError(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            f"it has more than {MAX_VALUES} values, with each message as {LEAST_OF_MESSAGE} or more"
+            f"it has more than {MAX_VALUES} values, with each message as {MIN_OF_MESSAGE} or more"
         )
 
 
@@ -115,10 +115,10 @@ def _values(message: Message, most: int) -> int:
     while waiting:
         each = waiting.pop()
         descriptor = each.DESCRIPTOR
-        count += max(LEAST_OF_MESSAGE, len(descriptor.fields))
+        count += max(MIN_OF_MESSAGE, len(descriptor.fields))
         for field, value in each.ListFields():
             if descriptor.full_name == ANY and field.name == "value":
-                count += LEAST_OF_MESSAGE * len(value)
+                count += MIN_OF_MESSAGE * len(value)
             elif isinstance(value, Message):
                 waiting.append(value)
             elif not isinstance(value, (bool, bytes, float, int, str)):  # a list or a map

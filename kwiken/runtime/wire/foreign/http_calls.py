@@ -191,7 +191,7 @@ class HttpCaller:
             raise RefusedError(f"{at}: answered {status}, so it is another server")
         if status in GIVEN_UP or status in BUSY:
             raise LostError(f"{at}: answered {status}", pause_s=pause_s)
-        raise HandlerError(self._stage.name, f"HTTP {status}", _said(status, reply.headers, reply.body))
+        raise HandlerError(self._stage.name, f"HTTP {status}", _error_text(status, reply.headers, reply.body))
 
     async def healthy(self, replica: Replica) -> bool:
         """Whether a replica answers: with 2xx where it has a health check, with any status where not."""
@@ -252,7 +252,7 @@ def _check_path(target: str) -> None:
         raise InputError(f"a part of the path is {step!r}, which leads elsewhere", where="remote")
 
 
-def _said(status: int, headers: Mapping[str, str], body: bytes) -> str:
+def _error_text(status: int, headers: Mapping[str, str], body: bytes) -> str:
     """Beginning of an error's answer, for a message."""
     if status in REDIRECTS:
         return (

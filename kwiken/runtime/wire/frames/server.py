@@ -54,7 +54,7 @@ class FrameServerLink(FrameLink[ServerEnd]):
         """Tasks of the calls that run."""
         return list(self._running.values())
 
-    def say_bye(self) -> None:
+    def send_goodbye(self) -> None:
         """Tell the gateway to send further calls elsewhere."""
         self.end.bye()
         self.changed()

@@ -31,7 +31,7 @@ LOG = logging.getLogger("kwiken.gateway")
 OPEN_FILES: Final = Path("/proc/self/fd")
 COPIES: Final = 2  # of an answer: grpcio's and the core's
 CALL_BYTES: Final = 40 << 10  # held for a call beside its answer, by grpcio and its core
-LEAST_BYTES_PER_S: Final = 256 << 10  # by which a client has longer for a long answer
+MIN_BYTES_PER_S: Final = 256 << 10  # by which a client has longer for a long answer
 
 
 # gRPC's core keeps an answer as long as the client's flow control leaves no room for it, and neither tells
@@ -64,7 +64,7 @@ class UnreadAnswer:
         if not self._held.hold(min(COPIES * size + CALL_BYTES, self._most)):
             self._held.release()
             return False
-        limit_s = SEND_S + size / LEAST_BYTES_PER_S
+        limit_s = SEND_S + size / MIN_BYTES_PER_S
         self._timer = asyncio.get_running_loop().call_later(limit_s, self._hang_up, peer)
         task = asyncio.current_task()
         assert task is not None

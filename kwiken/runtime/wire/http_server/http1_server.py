@@ -112,7 +112,7 @@ class OtherConnection(Protocol):
     def tasks(self) -> list[asyncio.Task[None]]:
         """Tasks of the calls that run."""
 
-    def say_bye(self) -> None:
+    def send_goodbye(self) -> None:
         """Tell the client to send further calls elsewhere."""
 
     def expire(self, now: float) -> None:
@@ -211,7 +211,7 @@ class CallServer:
         if self._acceptor is not None:
             self._acceptor.close()
         for connection in self.connections:
-            connection.say_bye()
+            connection.send_goodbye()
 
     async def stop(self) -> None:
         """Close all connections and cancel their handlers."""
@@ -270,7 +270,7 @@ class ServerConnection(asyncio.Protocol):
         """Task of the request that runs, if any."""
         return [] if self.task is None else [self.task]
 
-    def say_bye(self) -> None:
+    def send_goodbye(self) -> None:
         """Nothing to say: a response closes its connection."""
 
     def connection_lost(self, exc: Exception | None) -> None:

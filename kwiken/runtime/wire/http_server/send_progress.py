@@ -6,7 +6,7 @@ import asyncio
 from typing import Final
 
 SEND_S: Final = 30.0  # longest time in which a client reads neither the least progress nor all that is left
-LEAST_PROGRESS: Final = 16 << 10  # bytes
+MIN_PROGRESS: Final = 16 << 10  # bytes
 HIGH_WATER: Final = 16 << 10  # unsent bytes of one connection from which on its next request waits
 
 
@@ -36,7 +36,7 @@ class SendProgress:
             now: present moment, seconds.
         """
         left = transport.get_write_buffer_size() if transport is not None else 0
-        if not left or not self._left or left <= self._left - LEAST_PROGRESS:
+        if not left or not self._left or left <= self._left - MIN_PROGRESS:
             self._left, self._since = left, now
         elif left > self._left:
             self._left = left

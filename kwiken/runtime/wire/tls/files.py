@@ -14,7 +14,7 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine.files import read_file
 
 MAX_FILE: Final = 1 << 20  # bytes of a file of certificates or of a key
-LOOK_S: Final = 2.0  # interval of looks at the files
+POLL_S: Final = 2.0  # interval of looks at the files
 VERSION_TAG: Final = 0xA0
 UTC_TIME_TAG: Final = 0x17
 LONG_LENGTH: Final = 0x80
@@ -59,7 +59,7 @@ async def keep_looking(look: Callable[[], object], sleep: Callable[[float], Awai
         sleep: waits for a number of seconds.
     """
     while True:
-        await sleep(LOOK_S)
+        await sleep(POLL_S)
         look()
 
 

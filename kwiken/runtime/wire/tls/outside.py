@@ -9,7 +9,7 @@ import time
 from kwiken.base.errors import InputError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.tls.certificates import show, trust
-from kwiken.runtime.wire.tls.files import LOOK_S, read_key, read_pem, stamps_of
+from kwiken.runtime.wire.tls.files import POLL_S, read_key, read_pem, stamps_of
 
 LOG = logging.getLogger("kwiken.tls")
 Pem = tuple[bytes | None, bytes | None, bytes | None]
@@ -58,7 +58,7 @@ class OutsideTls:
     def refresh(self) -> None:
         """Look at the files, and read them if they have changed."""
         now = time.monotonic()
-        if not self._paths or now - self._looked < LOOK_S:
+        if not self._paths or now - self._looked < POLL_S:
             return
         self._looked = now
         seen = stamps_of(self._paths)

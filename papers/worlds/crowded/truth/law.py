@@ -8,7 +8,7 @@ from kwiken.base.arrays import Floats
 from papers.worlds.crowded.truth.programs import LOSS_OF_SCORE, STEEPNESS
 from papers.worlds.crowded.truth.rules import Law
 
-LEAST_LEFT = 0.1  # share of performance that the law of knees leaves at least
+MIN_LEFT = 0.1  # share of performance that the law of knees leaves at least
 
 
 def left(law: Law, pressure: Floats, max_loss: Floats, half: Floats, tolerated: Floats) -> Floats:
@@ -31,7 +31,7 @@ def left(law: Law, pressure: Floats, max_loss: Floats, half: Floats, tolerated: 
         felt = np.minimum(pressure, 1.0)
         within = LOSS_OF_SCORE * (felt / tolerated) ** 4
         loss = np.where(felt <= tolerated, within, LOSS_OF_SCORE + felt - tolerated)
-        return np.asarray(np.maximum(1.0 - loss.max(axis=1), LEAST_LEFT))
+        return np.asarray(np.maximum(1.0 - loss.max(axis=1), MIN_LEFT))
     steep = pressure**STEEPNESS
     losses = max_loss * steep / (steep + half**STEEPNESS)
     kept = 1.0 - losses

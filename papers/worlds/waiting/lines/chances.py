@@ -17,7 +17,7 @@ AGES: Final = 12  # ages that stand for those of all slots that were given from 
 MOMENTS: Final = 32  # at which a curve is computed; straight lines between
 SHORTEST: Final = 1 / 256  # first moment, as a share of the longest mean busy time
 LONGEST: Final = 4.0  # last moment, in the same unit
-LEAST_LEFT: Final = 1e-10  # probability that a job is as old as it is, below which it may end at any moment
+MIN_LEFT: Final = 1e-10  # probability that a job is as old as it is, below which it may end at any moment
 CERTAIN: Final = 1 - 1e-15  # probability above which the logarithm of the rest is not taken
 
 
@@ -132,7 +132,7 @@ class BusySlots:
 
     def _ends_of(self, age_s: float, at_s: Sequence[float]) -> list[float]:
         begun = self._busy.below(age_s)
-        left = max(1.0 - begun, LEAST_LEFT)
+        left = max(1.0 - begun, MIN_LEFT)
         found = list[float]()
         for moment in at_s:
             found.append(min(1.0, max(0.0, (self._busy.below(age_s + moment) - begun) / left)))

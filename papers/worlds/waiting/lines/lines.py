@@ -39,7 +39,7 @@ from papers.worlds.waiting.lines.settings import (
 )
 from papers.worlds.waiting.lines.switching import LineProspect, best_value, stopping_values
 
-LEAST_LANDING: Final = 0.02  # share of a pool's slots below which their landing elsewhere is not counted
+MIN_LANDING: Final = 0.02  # share of a pool's slots below which their landing elsewhere is not counted
 Find = Callable[[WaitingJob, int | None], SlotOffer | None]
 
 
@@ -547,7 +547,7 @@ class WaitingLines:
         if pool not in self._curves:
             landing = [(slots, self._times.landing(given, pool)) for given, slots in self._busy.items()]
             self._curves[pool] = release_curve(
-                [(slots, lands) for slots, lands in landing if lands >= LEAST_LANDING]
+                [(slots, lands) for slots, lands in landing if lands >= MIN_LANDING]
             )
         return self._curves[pool]
 

@@ -106,7 +106,7 @@ async def test_a_service_may_ask_for_a_certificate(protocol: str, tmp_path: Path
 async def test_files_that_change_count_for_the_next_connection(
     protocol: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kwiken.runtime.wire.tls.outside.LOOK_S", 0.0)
+    monkeypatch.setattr("kwiken.runtime.wire.tls.outside.POLL_S", 0.0)
     ours, theirs = Authority(tmp_path / "ours"), Authority(tmp_path / "theirs")
     known = tmp_path / "known.pem"
     known.write_text(theirs.file.read_text())

@@ -13,7 +13,7 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.tls.clients import ClientTls
-from kwiken.runtime.wire.tls.files import LOOK_S
+from kwiken.runtime.wire.tls.files import POLL_S
 from tests.support.faults.authority import Authority
 
 
@@ -72,7 +72,7 @@ def test_files_are_followed_and_broken_ones_logged_once(
     server = certificates.server
     with caplog.at_level(logging.INFO), pytest.raises(EOFError):
         asyncio.run(certificates.watch(sleep))
-    assert waits == [LOOK_S] * 6
+    assert waits == [POLL_S] * 6
     assert certificates.server is server
     assert certificates.version == 2
     (line,) = caplog.messages

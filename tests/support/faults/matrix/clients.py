@@ -32,7 +32,7 @@ FULL: Final = ("503", "RESOURCE_EXHAUSTED")
 RETRY_AFTER_S: Final = 1.0  # the least that a gateway asks for
 CALLERS: Final = 4
 AFTER: Final = 5  # requests of each caller after the fault
-MOST_S: Final = 15.0  # for one request that was sent
+MAX_S: Final = 15.0  # for one request that was sent
 AWAY_S: Final = 45.0  # for which nobody may take the connection
 RETRY_S: Final = 0.02
 AGAIN_S: Final = 10.0  # pauses until requests are served again
@@ -120,7 +120,7 @@ class Clients:
         self.in_flight.add(number)
         began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(2 * MOST_S if self.patient else MOST_S) as limit:
+            async with asyncio.timeout(2 * MAX_S if self.patient else MAX_S) as limit:
                 while True:
                     ended = await (self._grpc if self._over_grpc else self._http)(number, body)
                     if self.patient and ended.how.startswith(FULL):
@@ -128,7 +128,7 @@ class Clients:
                         await asyncio.sleep(RETRY_AFTER_S * random.uniform(0.5, 1.5))
                     elif ended.how == NOT_SENT:
                         if not self.patient and began + AWAY_S > (now := asyncio.get_running_loop().time()):
-                            limit.reschedule(now + MOST_S)  # a process may take long to start
+                            limit.reschedule(now + MAX_S)  # a process may take long to start
                         await asyncio.sleep(RETRY_S * random.uniform(1.0, 50.0 if self.patient else 1.0))
                     else:
                         break
@@ -168,9 +168,9 @@ class Clients:
 
     async def _grpc(self, number: int, body: dict[str, Any]) -> Ended:
         try:
-            told = await self._send(Request(json=json.dumps(body)), timeout=MOST_S)
+            told = await self._send(Request(json=json.dumps(body)), timeout=MAX_S)
         except aio.AioRpcError as error:
-            return Ended(number, told_of(error.code(), error.details() or ""))
+            return Ended(number, racks_text(error.code(), error.details() or ""))
         return self._judged(number, json.loads(told.json), told.partial, told.utility)
 
     def _judged(self, number: int, answer: str, partial: bool, utility: float) -> Ended:
@@ -234,7 +234,7 @@ class Clients:
         return any(kill.ended(request) for kill in self.kills)
 
 
-def told_of(code: grpc.StatusCode, details: str) -> str:
+def racks_text(code: grpc.StatusCode, details: str) -> str:
     """How a request over gRPC ended that has no answer, by its status."""
     if code is grpc.StatusCode.UNAVAILABLE and not details.startswith("stage "):  # by gRPC's core
         if details.startswith("failed to connect to all addresses"):

@@ -38,7 +38,7 @@ AUTOPILOT: Final = "autopilot"
 # Share of the time from which on a gateway that waits for a processor says nothing of what the service would do.
 STARVED: Final = 0.5
 NEVER_LATE: Final = (HUNG_UP, WRONG)  # whatever the machine does
-LEAST_RISE: Final = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth
+MIN_RISE: Final = 1.0  # MiB, files or threads a minute, up to which a busy machine may tell of growth
 STEERED_S: Final = (
     1200.0  # from which on the autopilot's growth counts: until then it gathers what it learns from
 )
@@ -179,7 +179,7 @@ class Soak:
             >= 0.8 * length
         ]
         for name, values in lived:
-            spare = tuple(max(LEAST_RISE * length / 60, 0.02 * each) for each in values.mean(axis=0))
+            spare = tuple(max(MIN_RISE * length / 60, 0.02 * each) for each in values.mean(axis=0))
             told, risen = described(name, values, length, series=len(KINDS) * len(lived), spare=spare)
             lines += told
             growing += risen if steered or name != AUTOPILOT else []
