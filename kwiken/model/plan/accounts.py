@@ -98,6 +98,7 @@ class Account:
         "_bounds",
         "_credit",
         "_fed",
+        "_forfeited",
         "_full",
         "_horizon",
         "_most_pledged",
@@ -105,6 +106,8 @@ class Account:
         "_peak_ppm",
         "_pledged",
         "_ppm",
+        "_priced_ppm",
+        "_priced_since",
         "denied",
         "floor_spent",
         "fraction",
@@ -126,23 +129,40 @@ class Account:
         # the horizon, plus the difference that work under other fractions makes. `_credit` and `_full` are in
         # micro-units times a million.
         self._credit = self._full = self._ppm = 0
+        self._priced_ppm, self._priced_since = 0, self._horizon.mark  # last fraction above 0, and its begin
+        self._forfeited = 0  # earnings that smaller budgets took, in micro-units times a million
         self._bounds = bounds
         self.retune(bounds)
 
     def retune(self, bounds: LedgerBounds) -> None:
-        """Set other bounds; earnings and spends stay, so a change of plans buys no second burst.
+        """Set other bounds; a change of plans buys no second burst.
 
-        Work earns by the fraction in force when it is done, so a larger budget is not granted for past work.
+        There are three cases:
+
+        1. A larger fraction: past work stays worth what it earned.
+        2. No budget, or the last one again: earnings and spends stay, and work without a budget earns
+           nothing.
+        3. A smaller fraction: past work is worth no more than that fraction of it, else what a larger budget
+           left would be spent under the smaller one. What is taken pays for spends under the larger one, so
+           that the smaller one does not begin in debt for them.
+
         After a change of the horizon, what the old one held counts as of the present.
 
         Args:
             bounds: what may be spent from now on.
         """
-        earned = self._earned
+        earned, ppm = self._earned, int(bounds.fraction * MILLION)
         if bounds.horizon_s != self._bounds.horizon_s:
             self._horizon.resize(bounds.horizon_s, self._peak.head)
+            self._priced_since = self._horizon.mark
+        if ppm and ppm != self._priced_ppm:
+            if ppm < self._priced_ppm:
+                taken = self._horizon.reprice(ppm, self.work, earned, self._priced_since)
+                self._forfeited += taken
+                earned -= taken
+            self._priced_ppm, self._priced_since = ppm, self._horizon.mark
         self._bounds = bounds
-        self._ppm = int(bounds.fraction * MILLION)
+        self._ppm = ppm
         self.fraction = self._ppm / MILLION
         self._full = bounds.burst * MILLION
         self._credit = self._full + earned - self._horizon.earned_from - self._fed * self._ppm
@@ -153,7 +173,7 @@ class Account:
     @property
     def earned(self) -> int:
         """All earnings so far, in micro-units: what successes would have paid for if nothing expired."""
-        return self._earned // MILLION
+        return (self._earned + self._forfeited) // MILLION
 
     @property
     def _earned(self) -> int:
@@ -359,6 +379,8 @@ class Account:
             self._horizon.spend(spent)
         self._turn(end)
         self._turn(now)
+        self._priced_ppm, self._priced_since = MILLION * MILLION, self._horizon.mark  # by any budget
+        self.retune(self._bounds)
 
     # Time.
 

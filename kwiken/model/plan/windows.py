@@ -184,6 +184,50 @@ class HorizonWindow(Window):
         self.spend(spent)
         self._earned_at = [self.earned_from] * count
 
+    def reprice(self, ppm: int, work: int, earned: int, since: tuple[int, int]) -> int:
+        """Lower the earnings of every bucket to a share of its work, for a smaller budget.
+
+        Spends under the larger budget are forgiven as far as earnings that are taken paid for them. A spend
+        is paid by earnings of its own bucket or a later one, which do not leave the window before it.
+
+        Args:
+            ppm: that share, in millionths.
+            work: all work so far, in micro-units.
+            earned: all earnings so far, in micro-units times a million.
+            since: value of `mark` when the larger budget came in force.
+
+        Returns:
+            Earnings taken, in micro-units times a million.
+        """
+        order = [(self._slot + 1 + number) % self._count for number in range(self._count)]
+        works = [self._work_at[slot] for slot in order] + [work]
+        earnings = [self._earned_at[slot] for slot in order] + [earned]
+        taken = [
+            max(0, earnings[at + 1] - earnings[at] - ppm * (works[at + 1] - works[at]))
+            for at in range(1, self._count)  # the oldest bucket's spends count, its earnings do not
+        ]
+        total = 0
+        for slot, amount in zip(order[1:], taken, strict=True):
+            self._earned_at[slot] -= total
+            total += amount
+        pool = 0
+        for back, amount in enumerate(reversed(taken)):
+            bucket, slot = self.head - back, self._slot - back
+            if bucket < since[0]:
+                break
+            pool += amount
+            own = self._spent_in[slot] - (since[1] if bucket == since[0] else 0)
+            part = min(pool // 1_000_000, max(0, own))
+            self._spent_in[slot] -= part
+            self.spent -= part
+            pool -= part * 1_000_000
+        return total
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Present bucket, and its spends so far in micro-units."""
+        return self.head, self._spent_in[self._slot]
+
     def buckets(self, work: int, earned: int) -> list[tuple[int, int, int]]:
         """Work, spend and earnings of each bucket, oldest first, in micro-units.
 

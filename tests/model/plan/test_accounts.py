@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from dataclasses import dataclass, replace
 from math import inf
@@ -49,12 +50,14 @@ class Work:
     at: float
     amount: int
     fraction: float
+    refill: bool
 
 
 @dataclass
 class Spend:
     at: float
     cost: int
+    fraction: float = 0.0
 
 
 class Contract(RuleBasedStateMachine):
@@ -68,6 +71,7 @@ class Contract(RuleBasedStateMachine):
         self.work: list[Work] = []
         self.spends: list[Spend] = []
         self.copies: list[tuple[float, int]] = []
+        self.lowered = False
 
     @rule(wait=st.one_of(st.floats(0, 1), st.floats(0, 15), st.floats(0, 100)))
     def wait(self, wait: float) -> None:
@@ -76,11 +80,11 @@ class Contract(RuleBasedStateMachine):
     @rule(amount=st.integers(0, 1000), refill=st.booleans())
     def earn(self, amount: int, refill: bool) -> None:
         self.account.earn(amount, self.now, refill=refill)
-        if refill:
-            self.work.append(Work(self.now, amount, self.account.fraction))
+        self.work.append(Work(self.now, amount, self.account.fraction if refill else 0.0, refill))
 
     @rule(bounds=some_bounds)
     def change_plans(self, bounds: LedgerBounds) -> None:
+        self.lowered |= bounds.fraction < self.bounds.fraction
         self.account.retune(bounds)
         self.bounds = bounds
         self.burst = max(self.burst, bounds.burst)
@@ -100,7 +104,7 @@ class Contract(RuleBasedStateMachine):
             if verdict <= BY_FLOOR:
                 assert may_pass
                 self.copies.append((self.now, verdict))
-                self.spends.append(Spend(self.now, cost))
+                self.spends.append(Spend(self.now, cost, self.account.fraction))
             elif may_pass:
                 self.above_the_floor()
             if verdict == WITHIN:
@@ -109,17 +113,26 @@ class Contract(RuleBasedStateMachine):
                 self.few_by_the_floor()
 
     def within(self, spare: float) -> None:
-        """(a) The horizon, and (b) the peak."""
-        spent = sum(each.cost for each in self.spends if each.at > self.now - HORIZON_S)
-        earned = sum(each.amount * each.fraction for each in self.work if each.at >= self.now - HORIZON_S)
-        assert spent <= earned + self.bounds.burst + 1e-6
+        """(a) The horizon, (b) the same for the present budget alone, and (c) the peak."""
+        spends = [each for each in self.spends if each.at > self.now - HORIZON_S]
+        step_s = HORIZON_S / HORIZON_BUCKETS if self.lowered else 0.0
+        earned = sum(
+            each.amount * each.fraction for each in self.work if each.at >= self.now - HORIZON_S - step_s
+        )
+        assert sum(each.cost for each in spends) <= earned + self.bounds.burst + 1e-6
+        work = sum(each.amount for each in self.work if each.at >= self.now - HORIZON_S)
+        share = self.account.fraction
+        own = sum(each.cost for each in spends if each.fraction <= share)
+        assert own <= share * work + self.bounds.burst + 1e-6, (
+            "no other budget, before or between, adds to it"
+        )
         spent = sum(each.cost for each in self.spends if each.at > self.now - 10.0)
-        work = sum(each.amount for each in self.work if each.at >= self.now - 10.0)
+        work = sum(each.amount for each in self.work if each.refill and each.at >= self.now - 10.0)
         peak = min(self.bounds.peak, spare)
         assert spent <= self.bounds.peak_grace + (peak * work if work else 0) + 1e-6
 
     def above_the_floor(self) -> None:
-        """(c) A denied copy is one too many in some stretch of time that ends with it."""
+        """(d) A denied copy is one too many in some stretch of time that ends with it."""
         assert not self.per_s or any(
             1 + sum(at >= opens for at, _ in self.copies)
             > self.per_s * (self.now - opens) + FLOOR_BURST - 1e-6
@@ -307,6 +320,44 @@ def test_a_change_of_plans_buys_no_second_burst() -> None:
     account.earn(10_000, 0.0)
     account.retune(small)
     assert account.left(0.0) == 1, "work without a plan earns nothing"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_larger_budget_left_is_not_spent_under_a_smaller_one(seed: int) -> None:
+    """Plans in turns, as in a trial by blocks, with removals and restarts between."""
+    rng = random.Random(seed)
+    small, large = LedgerTerms(floor_per_s=0.0).service_bounds(0.01), LedgerTerms().service_bounds(0.5)
+    account, now = Account(small), 1e5
+    work = spent = 0
+    for _ in range(200):
+        bounds = rng.choice([small, small, large, LedgerBounds()])
+        account.retune(bounds)
+        if rng.random() < 0.1:
+            history, age_s = account.history(), rng.uniform(0.0, 3.0)
+            now += age_s
+            account = Account(bounds)
+            account.restore(history, now, age_s=age_s)
+        for _ in range(rng.choice([1, 30, 300])):
+            now += 0.016
+            account.earn(REQUEST, now)
+            work += REQUEST
+            if rng.random() < 0.3 and not account.refusal(REQUEST // 4, now):
+                account.spend(REQUEST // 4, now)
+                spent += REQUEST // 4 if bounds is small else 0
+    assert 0.5 * (0.01 * work) < spent <= 0.01 * work + small.burst
+
+
+def test_a_smaller_budget_does_not_begin_in_debt_for_a_larger_one() -> None:
+    small, large = (LedgerBounds(fraction=share, burst=5, peak=1.0) for share in (0.01, 0.5))
+    account = Account(small)
+    account.earn(1000, 0.0)
+    account.retune(large)
+    account.earn(1000, 0.0)
+    account.spend(300, 0.0)
+    account.retune(LedgerBounds())
+    account.retune(small)
+    assert account.left(0.0) == 5 + 10 + 10, "as if it had been in force all the time"
+    assert account.earned == 510, "the sum of all earnings never falls"
 
 
 @given(
