@@ -107,7 +107,7 @@ class RetryBudget(Strict):
 
 
 class LoadBalancer(Strict):
-    simple: Literal["UNSPECIFIED", "RANDOM", "PASSTHROUGH", "ROUND_ROBIN", "MIN_REQUEST"]
+    simple: Literal["UNSPECIFIED", "RANDOM", "PASSTHROUGH", "ROUND_ROBIN", "LEAST_REQUEST"]
 
 
 class TrafficPolicy(Strict):

@@ -96,7 +96,7 @@ def _cluster(stage: str, addresses: Sequence[str]) -> dict[str, Any]:
         "name": stage,
         "type": "STATIC",
         "connect_timeout": "1s",
-        "lb_policy": "MIN_REQUEST",
+        "lb_policy": "LEAST_REQUEST",
         "outlier_detection": {},
         "load_assignment": {"cluster_name": stage, "endpoints": [{"lb_endpoints": points}]},
     }

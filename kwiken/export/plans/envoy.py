@@ -187,7 +187,7 @@ def _cluster(host: str, port: int, found: Sequence[Hedge]) -> dict[str, Any]:
         "name": _cluster_name(host, port),
         "type": "STRICT_DNS",
         "connect_timeout": "1s",
-        "lb_policy": "MIN_REQUEST",
+        "lb_policy": "LEAST_REQUEST",
         "load_assignment": {
             "cluster_name": _cluster_name(host, port),
             "endpoints": [{"lb_endpoints": [{"endpoint": endpoint}]}],

@@ -122,7 +122,7 @@ def _meta(kind: str, version: str, host: str) -> dict[str, Any]:
 
 def _rule(host: str, found: Sequence[Hedge]) -> Document:
     policy = {
-        "loadBalancer": {"simple": "MIN_REQUEST"},
+        "loadBalancer": {"simple": "LEAST_REQUEST"},
         "retryBudget": {"percent": retry_percent(found), "minRetryConcurrency": 1},
         "outlierDetection": dict(OUTLIERS),
     }
