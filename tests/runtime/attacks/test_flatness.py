@@ -30,7 +30,7 @@ from tests.support.peers.foreign_grpc import Stock, grpc_server
 from tests.support.peers.grpc_messages import Request, ask_of
 from tests.support.peers.raw_http2 import Http2Client
 from tests.support.runtime.door_processes import DoorProcess, server_process
-from tests.support.runtime.flatness import KINDS, described, sample_of
+from tests.support.runtime.flatness import GRAINS, KINDS, described, sample_of
 from tests.support.runtime.server_processes import ask, free_port
 from tests.support.runtime.waiting import soon
 from tests.support.services import mixed
@@ -38,6 +38,8 @@ from tests.support.services import mixed
 TARGET: Final = "tests.support.services.mixed:service"
 ASK, WATCH = "/kwiken.v1.Gateway/Ask", "/grpc.health.v1.Health/Watch"
 EVERY_S: Final = 0.5  # interval of samples
+# Beside what one event may add: gRPC's own memory comes and goes in steps of 7.15 MiB, of which two are no growth.
+SPARE: Final = (2 * 7.15, *GRAINS[1:])
 # Ends of a peer's talk; one that is cancelled must not end by that, which `asyncio.streams` would log.
 GONE: Final = (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError)
 SCRAPES: Final = 64  # of a process at once, so that its pool of eight threads is full
@@ -316,7 +318,7 @@ def test_nothing_grows_over_five_minutes_with_all_bad_peers_at_once(
     samples, ended = watched(seconds, tmp_path, monkeypatch)
     lines, growing = [str(dict(ended))], []
     for name, values in samples.items():
-        told, risen = described(name, values, seconds, series=len(KINDS) * len(samples))
+        told, risen = described(name, values, seconds, series=len(KINDS) * len(samples), spare=SPARE)
         lines += told
         growing += risen
     with capsys.disabled():
