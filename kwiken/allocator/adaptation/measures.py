@@ -7,7 +7,6 @@ shortage.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -186,12 +185,10 @@ class Measures:
         A blocked node has no memory free.
         """
         sizing, ledger = self._sizings[name], self._replicas.ledger
-        request = sizing.request
         return (
             bool(sizing.open_nodes()[node])
-            and bool(ledger.cluster.cores[node] >= request.all_cores[replica.size])
-            and ledger.fits(node, -math.inf, float(request.memory_gb[replica.size]))
-            and ledger.bears(node, request.pressure_on(node, replica.size, ledger.cluster))
+            and bool(ledger.cluster.cores[node] >= sizing.request.all_cores[replica.size])
+            and sizing.suits(node, replica.size, oversell=True)
         )
 
     def _met(self, *nodes: int) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -85,11 +84,7 @@ class Replicas:
         Args:
             oversell: whether the node may be sold beyond its cores.
         """
-        request = self.sizings[name].request
-        cores = -math.inf if oversell else float(request.all_cores[replica.size])
-        room = self.ledger.fits(replica.node, cores, float(request.memory_gb[replica.size]))
-        caused = request.pressure_on(replica.node, replica.size, self.ledger.cluster)
-        if not (room and self.ledger.bears(replica.node, caused)):
+        if not self.sizings[name].suits(replica.node, replica.size, oversell=oversell):
             return False
         self.restore(name, key, replica)
         return True

@@ -263,11 +263,8 @@ class _Search:
     def _put(self, number: int, places: _Place) -> bool:
         """Add replicas where room, anti-affinity and neighbours allow it; whether all were added."""
         sizing = self._moving[number].sizing
-        request = sizing.request
         for node, size in places:
-            room = self._ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
-            caused = request.pressure_on(node, size, self._ledger.cluster)
-            if not (room and sizing.open_nodes()[node] and self._ledger.bears(node, caused)):
+            if not (sizing.open_nodes()[node] and sizing.suits(node, size)):
                 return False
             sizing.add(node, size)
         return _nodes_of(sizing) >= self._nodes[number]

@@ -165,11 +165,11 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
         with_room, satisfied = sizing.forecast(), scheduler.satisfied(sizing)
         if not satisfied and with_room.performance <= best.performance:
             sizing.clear(kept)  # eviction does not help
-            _put_back(aside, ledger)
+            _put_back(aside)
             scheduler.place(sizing)
         else:
             best = with_room
-            evicted = _put_back(aside, ledger)
+            evicted = _put_back(aside)
             sizing.refresh()
     if satisfied or best.performance >= MIN_SHARE_ACCEPTED * best.needed:
         return PlacedOrNot(sizing, evicted=evicted)
@@ -177,15 +177,13 @@ def admit(sizing: Sizing, scheduler: Scheduler, fillers: Sequence[Sizing] = ()) 
     # Room that was made in vain is filled again: eviction must not outlive its reason.
     names = {filler.request.name: filler for filler in fillers}
     for name, replica in evicted:
-        _return(names[name], replica, ledger)
+        _return(names[name], replica)
     empty = Sizing(sizing.request, NodeLedger(ledger.cluster))
     scheduler.place(empty)
     return PlacedOrNot(sizing, queued=True, nearest=best, nearest_empty=empty.forecast())
 
 
-def _put_back(
-    aside: Sequence[tuple[Sizing, Sequence[SizedReplica]]], ledger: NodeLedger
-) -> list[tuple[str, SizedReplica]]:
+def _put_back(aside: Sequence[tuple[Sizing, Sequence[SizedReplica]]]) -> list[tuple[str, SizedReplica]]:
     """Put replicas of best-effort work back where they still fit; the others are evicted.
 
     The highest priority goes back first, and of one priority the oldest.
@@ -193,17 +191,12 @@ def _put_back(
     lost: list[tuple[str, SizedReplica]] = []
     for filler, replicas in sorted(aside, key=lambda pair: -pair[0].request.workload.priority):
         name = filler.request.name
-        lost += [(name, replica) for replica in replicas if not _return(filler, replica, ledger)]
+        lost += [(name, replica) for replica in replicas if not _return(filler, replica)]
     return lost
 
 
-def _return(filler: Sizing, replica: SizedReplica, ledger: NodeLedger) -> bool:
-    request = filler.request
-    room = ledger.fits(
-        replica.node, float(request.all_cores[replica.size]), float(request.memory_gb[replica.size])
-    )
-    caused = request.pressure_on(replica.node, replica.size, ledger.cluster)
-    if not (room and ledger.bears(replica.node, caused)):
+def _return(filler: Sizing, replica: SizedReplica) -> bool:
+    if not filler.suits(replica.node, replica.size):
         return False
     filler.add(replica.node, replica.size)
     return True

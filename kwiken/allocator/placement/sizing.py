@@ -239,6 +239,18 @@ class Sizing:
         request = self.request
         return self.ledger.fits(node, float(request.all_cores[size]), float(request.memory_gb[size]))
 
+    def suits(self, node: int, size: int, *, oversell: bool = False) -> bool:
+        """Whether a node has room for one more replica, and its residents bear it.
+
+        Args:
+            oversell: whether the node may be sold beyond its cores.
+        """
+        request, ledger = self.request, self.ledger
+        cores = -math.inf if oversell else float(request.all_cores[size])
+        return ledger.fits(node, cores, float(request.memory_gb[size])) and ledger.bears(
+            node, request.pressure_on(node, size, ledger.cluster)
+        )
+
     def next_on(self, node: int, largest: int | None) -> tuple[int, float]:
         """Largest size of one more replica that a node takes, and its predicted performance there.
 

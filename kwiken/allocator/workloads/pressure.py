@@ -47,13 +47,14 @@ def pressure_by_size(
     """
     by_class = np.ones((len(SOURCES), len(cluster.classes)))
     reference = next((one for one in cluster.classes if one.name == reference_class), None)
+    amounts = [_amount(reference, source) for source in SOURCES]
     for number, one in enumerate(cluster.classes):
         if unknown := set(one.has) - set(SOURCES):
             raise InputError(
                 f"has: no source {min(unknown)!r}; known: {', '.join(SOURCES)}", where=f"class {one.name!r}"
             )
-        for row, source in enumerate(SOURCES):
-            there, here = _amount(reference, source), _amount(one, source)
+        for row, (source, there) in enumerate(zip(SOURCES, amounts, strict=True)):
+            here = _amount(one, source)
             if there is not None and here is not None:
                 quicker = float(class_factor[number]) if source in FLOWS else 1.0
                 by_class[row, number] = quicker * there / here

@@ -259,7 +259,7 @@ def _deployment(
         plan=_plan(options.plan, service),
         autoscale=options.autoscale,
         managed=_managed(service, options),
-        namespace=options.namespace or ("default" if options.upkeep else None),
+        namespace=options.namespace,
         tls=options.tls,
     )  # fmt: skip
 

@@ -15,6 +15,8 @@ from kwiken.model.service.service import Service
 GATEWAY_PORT: Final = 8080
 STAGE_PORT: Final = 9000
 JAEGER_IMAGE: Final = "jaegertracing/jaeger:2.13.0"
+NAME: Final = "app.kubernetes.io/name"  # labels of pods
+COMPONENT: Final = "app.kubernetes.io/component"
 OTLP_PORT: Final = 4318  # of a Jaeger of its own
 RESERVED: Final = ("gateway", "jaeger", "plan", "upkeep")  # names of processes that are no stages
 
@@ -98,6 +100,10 @@ class Deployment:
     def traces(self) -> str:
         """Endpoint for spans."""
         return self.otlp if self.otlp is not None else f"http://{self.jaeger}:{OTLP_PORT}"
+
+    def labels(self, component: str) -> dict[str, str]:
+        """Labels of the pods of one stage, of the gateways, or of another component."""
+        return {NAME: self.name, COMPONENT: component}
 
     def stage_command(self, stage: str) -> list[str]:
         """Words of the command of one replica, after `kwiken`."""

@@ -15,14 +15,17 @@ from kwiken.export.deployments.certificates import (
     stage_name,
 )
 from kwiken.export.deployments.deployment import (
+    COMPONENT,
     GATEWAY_PORT,
     JAEGER_IMAGE,
+    NAME,
     OTLP_PORT,
     STAGE_PORT,
     Deployment,
     StageReplicas,
 )
 from kwiken.export.deployments.upkeep import (
+    DEFAULT_NAMESPACE,
     OF_THE_CLUSTER,
     POD_SECURITY,
     SECURITY,
@@ -54,7 +57,8 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     Raises:
         InputError: the names of service and stage are too long together.
     """
-    deployment = replace(deployment, jaeger=f"{deployment.name}-jaeger")
+    space = deployment.namespace or (DEFAULT_NAMESPACE if deployment.upkeep else None)
+    deployment = replace(deployment, jaeger=f"{deployment.name}-jaeger", namespace=space)
     objects: dict[str, list[Object]] = {
         "gateway.yaml": _gateway(deployment),
         "stages.yaml": [one for group in _by_stage(deployment).values() for one in _stage(deployment, group)],
@@ -70,7 +74,7 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         objects["upkeep.yaml"] = upkeep_objects(deployment)
     own = [each for those in objects.values() for each in those if each["kind"] not in OF_THE_CLUSTER]
     _check_names(own)
-    placed = {"namespace": deployment.namespace} if deployment.namespace is not None else {}
+    placed = {"namespace": space} if space is not None else {}
     for each in own:
         each["metadata"] |= placed
     header = [f"Service {deployment.service.name}. Made by: {made_by}"]
@@ -91,7 +95,7 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         "",
         "  kubectl apply -k .",
         f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN"
-        + (f" --namespace {deployment.namespace}" if placed else ""),
+        + (f" --namespace {space}" if placed else ""),
         "",
         "The secret opens the control routes.",
         *(_certificates(deployment) if deployment.tls else ()),
@@ -127,11 +131,6 @@ def _documents(deployment: Deployment) -> Object:
     return {"name": f"{deployment.name}-upkeep", "files": list(UPKEEP_FILES)}
 
 
-def labels_of(deployment: Deployment, component: str) -> dict[str, str]:
-    """Labels of the pods of one stage, of the gateways, or of another component."""
-    return {"app.kubernetes.io/name": deployment.name, "app.kubernetes.io/component": component}
-
-
 def _by_stage(deployment: Deployment) -> dict[str, list[StageReplicas]]:
     found: dict[str, list[StageReplicas]] = {}
     for each in deployment.stages:
@@ -142,7 +141,7 @@ def _by_stage(deployment: Deployment) -> dict[str, list[StageReplicas]]:
 def _stage(deployment: Deployment, groups: list[StageReplicas]) -> list[Object]:
     """Service, disruption budget and Deployments of one stage."""
     component = _component(groups)
-    labels = labels_of(deployment, component)
+    labels = deployment.labels(component)
     name = f"{deployment.name}-{component}"
     return [
         *(_stage_deployment(deployment, group, labels) for group in groups),
@@ -183,7 +182,7 @@ def _stage_deployment(deployment: Deployment, group: StageReplicas, labels: dict
 
 
 def _gateway(deployment: Deployment) -> list[Object]:
-    labels = labels_of(deployment, "gateway")
+    labels = deployment.labels("gateway")
     name = f"{deployment.name}-gateway"
     hosts = {each.stage: f"{deployment.name}-{_component(those)}" for each, those in _firsts(deployment)}
     more = [f"--plan={PLAN_FOLDER}/plan.json", f"--sibling={name}-peers:{GATEWAY_PORT}"]
@@ -313,7 +312,7 @@ def _disruptions(name: str, labels: dict[str, str]) -> Object:
 
 def _network(deployment: Deployment) -> list[Object]:
     """Policies: pods of stages take connections from gateways alone."""
-    gateways = {"podSelector": {"matchLabels": labels_of(deployment, "gateway")}}
+    gateways = {"podSelector": {"matchLabels": deployment.labels("gateway")}}
     stages = sorted({_component(those) for _, those in _firsts(deployment)})
     if not stages:
         return []
@@ -324,10 +323,8 @@ def _network(deployment: Deployment) -> list[Object]:
             "metadata": {"name": f"{deployment.name}-stages"},
             "spec": {
                 "podSelector": {
-                    "matchLabels": {"app.kubernetes.io/name": deployment.name},
-                    "matchExpressions": [
-                        {"key": "app.kubernetes.io/component", "operator": "In", "values": stages}
-                    ],
+                    "matchLabels": {NAME: deployment.name},
+                    "matchExpressions": [{"key": COMPONENT, "operator": "In", "values": stages}],
                 },
                 "policyTypes": ["Ingress"],
                 "ingress": [{"from": [gateways], "ports": [{"protocol": "TCP", "port": STAGE_PORT}]}],
@@ -337,7 +334,7 @@ def _network(deployment: Deployment) -> list[Object]:
 
 
 def _jaeger(deployment: Deployment) -> list[Object]:
-    labels = labels_of(deployment, "jaeger")
+    labels = deployment.labels("jaeger")
     ports = {"otlp": OTLP_PORT, "page": 16686}
     amounts = {"cpu": "250m", "memory": "512Mi"}
     return [

@@ -11,7 +11,7 @@ from kwiken.export.deployments.certificates import (
     KEY,
     secret_of,
 )
-from kwiken.export.deployments.deployment import GATEWAY_PORT, Deployment, StageReplicas
+from kwiken.export.deployments.deployment import COMPONENT, GATEWAY_PORT, NAME, Deployment, StageReplicas
 
 FOLDER: Final = "/etc/kwiken/upkeep"
 UPKEEP_FILES: Final = ("nodes.toml", "workloads.toml", "profiles.json")
@@ -25,8 +25,6 @@ OF_THE_CLUSTER: Final = frozenset(
 )
 RIGHTS: Final = "rbac.authorization.k8s.io"
 ADMISSION: Final = "admissionregistration.k8s.io"
-NAME: Final = "app.kubernetes.io/name"
-COMPONENT: Final = "app.kubernetes.io/component"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 KEPT_FIELDS: Final = ("spec.tolerations", "spec.activeDeadlineSeconds", "spec.terminationGracePeriodSeconds")
 KEPT_MARKS: Final = ("metadata.labels", "metadata.finalizers", "metadata.ownerReferences")
@@ -51,10 +49,10 @@ def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
     does. Of the cluster it sees nodes and pods. Objects of the cluster have the namespace in their names.
 
     Args:
-        deployment: the service, with the stages that the upkeep manages.
+        deployment: the service, with the stages that the upkeep manages and its namespace.
     """
-    name, space = f"{deployment.name}-upkeep", deployment.namespace or DEFAULT_NAMESPACE
-    labels = {NAME: deployment.name, COMPONENT: "upkeep"}
+    name, space = f"{deployment.name}-upkeep", deployment.namespace
+    assert space is not None, "rights of the cluster are of an account in a namespace"
     managed = [each for each in deployment.stages if each.stage in deployment.managed]
     scales = {
         "apiGroups": ["apps"],
@@ -75,7 +73,7 @@ def upkeep_objects(deployment: Deployment) -> list[dict[str, Any]]:
         {**_object(f"{RIGHTS}/v1", "ClusterRole", f"{space}-{name}"), "rules": seen},
         _bound("ClusterRole", f"{space}-{name}", account),
         *_policy(deployment, f"{space}-{name}", f"system:serviceaccount:{space}:{name}", managed),
-        _deployment(deployment, name, labels),
+        _deployment(deployment, name, deployment.labels("upkeep")),
     ]
 
 

@@ -137,8 +137,8 @@ class JaegerReader:
         notes: list[_Note | None] = [None] * len(tags)
         if together.find(MARK) >= 0:
             notes = [self._note(raw) if raw.find(MARK) >= 0 else None for raw in tags]
-        if together.find(FIRST_ITEM) >= 0:
-            ends = first_items(starts, ends, tags, self._attributes)
+            if together.find(FIRST_ITEM) >= 0:
+                ends = first_items(starts, ends, tags, self._attributes)
         for place, raw in enumerate(tags, len(batch)) if states_share(together) else ():
             if len(raw) > _MIN_TAGS and states_share(raw):
                 share = share_of_attributes(self._attributes(raw))

@@ -144,7 +144,7 @@ class OtlpReader:
         together = b"".join(attributes)  # to look for what no span states once, not span by span
         stated_own = together.find(MARK) >= 0
         own = self._own.decode(attributes, len(batch.notes)) if stated_own else OwnSpans([-1] * len(spans))
-        if together.find(FIRST_ITEM) >= 0:
+        if stated_own and together.find(FIRST_ITEM) >= 0:
             ends = first_items(starts, ends, attributes, self._plain)
         shares = states_share(together)
         if shares or any(span.traceState for span in spans):

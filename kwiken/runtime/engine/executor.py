@@ -446,10 +446,10 @@ class Executor:
             entry: door that it came in by; None for a request from within the process.
             wanted: whether the caller of `run` wants the record.
         """
+        took = (request.first_item or ended) - request.started
         sampler, sample = self._shared.sampler, None
         kept = self._observer is not None
         if sampler is not None and request.sampling is not None:
-            took = (request.first_item or ended) - request.started
             decision = sampler.end(request.sampling, took, failed=error is not None, partial=request.partial)
             kept = decision is not None
             if decision is not None:
@@ -468,14 +468,7 @@ class Executor:
         )
         self._report(record, kept=kept)
         if kept:
-            latencies.trace(
-                TracedLatency(
-                    (request.first_item or ended) - request.started,
-                    record.end_ns,
-                    record.trace_id,
-                    record.span_id,
-                )
-            )
+            latencies.trace(TracedLatency(took, record.end_ns, record.trace_id, record.span_id))
         return record
 
     def _report(self, record: RequestRecord, *, kept: bool) -> None:

@@ -201,16 +201,6 @@ class SlotSchedule:
         end = max(self._finish[place], float(self._begun[place]) + stage.least_ms) + stage.close_ms
         heapq.heappush(self._events, (end, False, place))
 
-    def move_ends(self, place: int, ends: dict[int, float]) -> None:
-        """Let the last tasks of a stage end at other times, before any of their slots was used again.
-
-        Args:
-            ends: by slot, the new end of the task on it, milliseconds.
-        """
-        self._free = [(ends.get(slot, at), slot) for at, slot in self._free]
-        heapq.heapify(self._free)
-        self._finish[place] = max(task.end for task in self.log[place])
-
     def _release(self, place: int, at: float) -> None:
         self._released[place] = at
         if self._first[place]:

@@ -44,7 +44,7 @@ _KEEP_REASONS: Final = {
 
 def probe(shared: Shared, picker: Picker, target: ReplicaState) -> None:
     """Ask a replica whether it is alive, and report the answer to its picker."""
-    picker.to_probe, now = None, shared.now
+    now = shared.now
     shared.transport.ask(target.replica, lambda alive: picker.probed(target, now(), alive=alive))
 
 

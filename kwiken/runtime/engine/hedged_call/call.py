@@ -76,8 +76,9 @@ def call_stage(
                 f"stage {stage.name!r}: the request's deadline had passed before it was called"
             )
     target = picker.pick(now)
-    if picker.to_probe is not None:
-        probe(shared, picker, picker.to_probe)
+    if (silent := picker.to_probe) is not None:
+        picker.to_probe = None
+        probe(shared, picker, silent)
     if target is None:
         raise UnavailableError(f"stage {stage.name!r}: has no replica that takes calls")
     # Waiting out the whole time-out for a stage that may be left out would delay every request of an outage.

@@ -197,12 +197,12 @@ class FrameClientLink(FrameLink[ClientEnd]):
             stream.end(frame.data)
         elif isinstance(frame, AnswerBegins):
             stream.begin(frame.size)
+        elif isinstance(frame, OversizeItem):
+            del self._streams[frame.id]
+            stream.fail(LongAnswerError(f"an item is {frame.size} bytes long"))
         else:
             del self._streams[frame.id]
-            reason = f"an item is {frame.size} bytes long" if isinstance(frame, OversizeItem) else ""
-            stream.fail(
-                LongAnswerError(reason) if reason else BrokenConnectionError("the replica ended the call")
-            )
+            stream.fail(BrokenConnectionError("the replica ended the call"))
 
     def close(self) -> None:
         """Close once everything that waits is sent."""

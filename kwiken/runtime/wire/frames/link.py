@@ -91,13 +91,12 @@ class FrameLink(PeerReader, Generic[E]):
             self.changed()
 
     async def sent(self, number: int) -> None:
-        """Wait until no item of a call waits for credit any more."""
-        if self.end.is_blocked(number):
-            waiter = self._blocked[number] = self._loop.create_future()
-            try:
-                await waiter
-            finally:
-                del self._blocked[number]
+        """Wait until no item of a call, of which one does, waits for credit any more."""
+        waiter = self._blocked[number] = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            del self._blocked[number]
 
     def _unblock(self) -> None:
         for number, waiter in self._blocked.items():
