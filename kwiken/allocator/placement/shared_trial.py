@@ -29,6 +29,8 @@ class _Supposed:
             source, in shares.
         tolerated: by class and size, pressure of others that costs it 5%, by source, in shares.
         bearable: by class and size, sum of pressure that it bears, by source; None where nothing is promised.
+        resident: by class and size, pressure of a replica with all its draws, by source, in shares.
+        least_slack: by class and size, slack without which nobody takes such a replica, by source, in shares.
     """
 
     def __init__(self, request: PlacementRequest) -> None:
@@ -45,6 +47,7 @@ class _Supposed:
         if not request.workload.best_effort:
             self.bearable = (request.borne + request.pressure).T.tolist()
         needed = np.where(request.all_pressure > 0, request.all_pressure - ROUNDING, -np.inf)
+        self.resident: list[list[list[float]]] = request.all_pressure.T.tolist()
         self.least_slack: list[list[list[float]]] = needed.T.tolist()
 
 
@@ -94,15 +97,31 @@ class _TriedNode:
 
     def slack(self, of: _Supposed, sizes: tuple[int, ...]) -> list[float]:
         """Additional pressure that residents and supposed replicas can bear, by source."""
+        return list(map(sub, self.bearable(of, sizes), self.pressure(of, sizes)))
+
+    def bearable(self, of: _Supposed, sizes: tuple[int, ...]) -> Sequence[float]:
+        """Sum of pressure that residents and supposed replicas of some sizes can bear, by source."""
         bearable: Sequence[float] = self._bearable
         if of.bearable is not None:
             for size in set(sizes):
                 bearable = list(map(min, bearable, of.bearable[self.node_class][size]))
-        return list(map(sub, bearable, self.pressure(of, sizes)))
+        return bearable
 
     def bears(self, of: _Supposed, size: int, sizes: tuple[int, ...]) -> bool:
         """Whether residents and supposed replicas of some sizes can bear another replica."""
         return not any(map(lt, self.slack(of, sizes), of.least_slack[self.node_class][size]))
+
+    def bears_growth(self, of: _Supposed, old: int, new: int, others: tuple[int, ...]) -> bool:
+        """Whether residents and the other supposed replicas can bear that one has another size.
+
+        As in the ledger, a source counts only where its pressure rises: what is borne already stays borne.
+        """
+        was, becomes = (of.resident[self.node_class][size] for size in (old, new))
+        slack = map(sub, self.bearable(of, others), self.pressure(of, self.sizes))
+        return all(
+            rise <= 0 or left >= rise - ROUNDING
+            for left, rise in zip(slack, map(sub, becomes, was), strict=True)
+        )
 
 
 class SharedNodesTrial(Sizing):
@@ -175,11 +194,11 @@ class SharedNodesTrial(Sizing):
         on = self._node(replica.node)
         if not on.fits(extra_cores, extra_memory_gb):
             return False
-        if size < replica.size or not self.request.pressed or replica.draws:
+        if not self.request.pressed or replica.draws:
             return True
         others = list(on.sizes)
         others.remove(replica.size)
-        return on.bears(of, size, tuple(others))
+        return on.bears_growth(of, replica.size, size, tuple(others))
 
     def free(self, node: int) -> tuple[float, float]:
         """Cores and GB of memory of a node that are not drawn."""

@@ -77,7 +77,13 @@ class NodeLimits:
 
     async def __aenter__(self) -> Self:
         """Choose the method, and remove what killed programs left."""
-        self.method, self._limiter = await asyncio.to_thread(_chosen, self._wanted, self._root)
+        choice = asyncio.create_task(asyncio.to_thread(_chosen, self._wanted, self._root))
+        try:
+            self.method, self._limiter = await asyncio.shield(choice)
+        except asyncio.CancelledError:  # the thread goes on, and what it makes has no other owner
+            with contextlib.suppress(InputError):
+                await (await choice)[1].close()
+            raise
         return self
 
     async def __aexit__(

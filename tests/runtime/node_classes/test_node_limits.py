@@ -165,6 +165,25 @@ async def test_the_end_leaves_neither_processes_nor_groups(method: LimitMethod) 
     assert groups() == before
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_a_start_that_is_cancelled_leaves_no_groups(method: LimitMethod, turns: int) -> None:
+    """A thread makes the groups, and a cancelled task does not end a thread."""
+    before = groups()
+
+    async def enter() -> None:
+        async with NodeLimits(method):
+            pass
+
+    start = asyncio.create_task(enter())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    start.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await start
+    assert groups() == before
+
+
 async def test_a_command_that_does_not_exist_is_told_by_its_exit_code(limits: NodeLimits) -> None:
     process = await limits.start(
         ["/no/such/program"], name="none", limit=Limit(cores=0.1), stderr=subprocess.PIPE
