@@ -9,15 +9,15 @@ import numpy as np
 from benchmarks.harness import Row, side_by_side
 from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.reading import read_log
-from kwiken.batch.jobs.mapreduce.formulas import (
+from kwiken.batch.jobs.replay.calibration import conformal_width, width_needed
+from kwiken.batch.jobs.replay.choice import baselines_at
+from kwiken.batch.jobs.replay.predictor import Predictor
+from papers.mrcute.formulas import (
     MapReduceJob,
     MapReduceProfile,
     SlotsOfMachine,
     reserved_times,
 )
-from kwiken.batch.jobs.replay.calibration import conformal_width, width_needed
-from kwiken.batch.jobs.replay.choice import baselines_at
-from kwiken.batch.jobs.replay.predictor import Predictor
 from papers.worlds.queries.event_lines import event_log
 from papers.worlds.queries.world import SimulatedQuery, draw_query, run_query
 

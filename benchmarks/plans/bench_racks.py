@@ -7,8 +7,8 @@ import numpy as np
 from benchmarks.harness import Row, alone, side_by_side
 from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import RackProblem, problem_of
-from kwiken.batch.racks.provisioning import provision_literally
 from kwiken.batch.racks.response import rack_response_s
+from papers.corral.heuristic import provision_literally
 from papers.corral.tuples.rack_tree import RackTree
 from papers.corral.tuples.tuple_selection import TupleOffer, select_tuple
 from papers.corral.workloads import TESTBED, w1

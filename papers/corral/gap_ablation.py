@@ -16,6 +16,7 @@ from typing import Final
 from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackJob, rack_response_s
+from papers.corral.heuristic import gap, plan_as_published
 from papers.corral.runs import level, order
 from papers.corral.workloads import ONLINE_S, RACKS, TESTBED, w2
 from papers.figures.rows import FigureRow, Findings, Part, over_seeds
@@ -38,8 +39,9 @@ def gaps(case: str, seed: int) -> tuple[float, float]:
         jobs = [part for job in jobs for part in (parts_of(job) if is_giant(job) else [job])]
     rows = [(job.name, job.arrival_s, job.input_bytes, rack_response_s(job, RACKS, TESTBED)) for job in jobs]
     tries = MORE_EXCHANGES if case == CASES[1] else EXCHANGES
-    found = plan_racks(problem_of(rows), "mean", exchanges=tries)
-    return found.gap, found.heuristic_s / found.bound_s - 1
+    problem = problem_of(rows)
+    own = plan_racks(problem, "mean", exchanges=tries)
+    return gap(own, "mean"), gap(plan_as_published(problem, "mean"), "mean")
 
 
 def is_giant(job: RackJob) -> bool:

@@ -9,11 +9,12 @@ from typing import Final
 import numpy as np
 
 from kwiken.batch.rack_simulation.schedulers import YarnLike
-from kwiken.batch.racks.bounds import online_bound_as_printed_s
 from kwiken.batch.racks.document import place_data
 from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage, rack_response_s
+from papers.corral.bounds import online_bound_as_printed_s
+from papers.corral.heuristic import gap, plan_as_published
 from papers.corral.runs import (
     FIRST_SEED,
     compared,
@@ -88,8 +89,8 @@ def batch(name: str, seed: int) -> dict[str, FiguresByName | float]:
     plain = plan_racks(found.problem, "makespan")
     return {
         "schedulers": compared(jobs, seed, "makespan", racks=RACKS, rack=TESTBED),
-        "gap": plain.gap,
-        "heuristic gap": plain.heuristic_s / plain.bound_s - 1,
+        "gap": gap(plain, "makespan"),
+        "heuristic gap": gap(plan_as_published(found.problem, "makespan"), "makespan"),
         "giants": float(np.mean(giants)) if giants else 0.0,
         "others": float(np.median(others)),
         "variation": place_data(sizes, racks_of, RACKS).variation,
@@ -106,8 +107,8 @@ def online(name: str, seed: int) -> dict[str, FiguresByName | float]:
     found = plan_racks(problem, "mean")
     means: dict[str, FiguresByName | float] = {
         "over printed": found.objective_s / online_bound_as_printed_s(problem) - 1,
-        "over stronger": found.gap,
-        "heuristic over stronger": found.heuristic_s / found.bound_s - 1,
+        "over stronger": gap(found, "mean"),
+        "heuristic over stronger": gap(plan_as_published(problem, "mean"), "mean"),
         "schedulers": compared(jobs, seed, "mean", racks=RACKS, rack=TESTBED),
     }
     if name == "W1":

@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.batch.jobs.mapreduce.formulas import (
+from papers.corral.tuples.rack_tree import RackTree, TreeReservation
+from papers.corral.tuples.tuple_selection import SelectionPolicy, TupleOffer, select_tuple
+from papers.mrcute.formulas import (
     MapReduceJob,
     MapReduceProfile,
     SlotsOfMachine,
     reserved_times,
 )
-from papers.corral.tuples.rack_tree import RackTree, TreeReservation
-from papers.corral.tuples.tuple_selection import SelectionPolicy, TupleOffer, select_tuple
 
 MBPS: Final = 1e6 / 8
 GBPS: Final = 1e9 / 8

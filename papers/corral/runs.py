@@ -14,9 +14,10 @@ from kwiken.batch.rack_simulation.schedulers import JobPlace, JobScheduler, Plan
 from kwiken.batch.rack_simulation.simulation import RacksOutcome, simulate_racks
 from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.planning import PlannedRacks, plan_racks
-from kwiken.batch.racks.problem import problem_of
+from kwiken.batch.racks.problem import RackProblem, problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, rack_response_s
 from kwiken.batch.racks.schedule import Objective
+from papers.corral.heuristic import penalised, plan_as_published, without_penalty
 from papers.figures.rows import FigureRow, median_row, order_row
 
 OWN: Final = "own plan"  # with prices and exchanges
@@ -34,9 +35,11 @@ def planned(
         published: whether by the source's heuristic; else with this project's prices and exchanges.
     """
     rows = [(job.name, job.arrival_s, job.input_bytes, rack_response_s(job, racks, rack)) for job in jobs]
-    return plan_racks(
-        problem_of(rows), kind, alpha_s_per_byte=1.0 / rack.uplink_bytes_per_s, published=published
-    )
+    problem = problem_of(rows)
+    times = penalised(problem.response_s, problem.input_bytes, 1.0 / rack.uplink_bytes_per_s)
+    weighed = RackProblem(problem.names, problem.arrivals_s, problem.input_bytes, times)
+    found = plan_as_published(weighed, kind) if published else plan_racks(weighed, kind)
+    return without_penalty(found.schedule, problem, kind)
 
 
 def scheduler_of(

@@ -9,16 +9,15 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.jobs.mapreduce.formulas import (
-    MapReduceJob,
-    MapReduceProfile,
-    RackNetwork,
-    reserved_times,
-    shuffle_over_racks,
-)
+from kwiken.batch.racks.response import RackHardware, shuffle_over_racks
 from papers.figures.rows import Part, RequiredRow, unreproduced
 from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, given, level, once, order, study
 from papers.mrcute.executor import JOBS
+from papers.mrcute.formulas import (
+    MapReduceJob,
+    MapReduceProfile,
+    reserved_times,
+)
 from papers.mrcute.prediction import SLOTS
 from papers.mrcute.trials import SKEWS, TUPLES, shapes, sizes, skewed, slack, stage_errors, table_3_1
 
@@ -207,8 +206,8 @@ def anchors() -> dict[str, float]:
     for machines, bandwidth, _ in ANCHORS:
         job = MapReduceJob(input_bytes=1.6e6, n_map=1600, n_reduce=2 * machines, profile=profile)
         found[f"<{machines}, {bandwidth}>"] = float(reserved_times(job, SLOTS, machines, bandwidth).total[0])
-    network = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=5)
-    core, local = shuffle_over_racks(800.0, network, np.arange(1, len(RACKS) + 1))
+    rack = RackHardware(slots=1, machines=30, nic_bytes_per_s=10.0, uplink_bytes_per_s=60.0)
+    core, local = shuffle_over_racks(800.0, rack, np.arange(1, len(RACKS) + 1))
     found |= {f"{racks} racks": float(time) for racks, time in enumerate(np.maximum(core, local), start=1)}
     found["web"] = web_throughput(2, 250) / web_throughput(4, 125)
     found["factorisation"] = 100 * (1 - factorisation_s(100) / factorisation_s(10))

@@ -10,12 +10,6 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.mapreduce.formulas import (
-    MapReduceJob,
-    MapReduceProfile,
-    SlotsOfMachine,
-    reserved_times,
-)
 from papers.mrcute.executor import (
     DISK_MBPS,
     MAP_SLOTS,
@@ -27,6 +21,12 @@ from papers.mrcute.executor import (
     SimulatedJob,
     SimulatedStage,
     maps_of,
+)
+from papers.mrcute.formulas import (
+    MapReduceJob,
+    MapReduceProfile,
+    SlotsOfMachine,
+    reserved_times,
 )
 
 SLOTS: Final = SlotsOfMachine(map_slots=MAP_SLOTS, reduce_slots=REDUCE_SLOTS)

@@ -14,8 +14,6 @@ PLAN = RackPlan(
     minimise="makespan",
     racks=["r1", "r2"],
     objective_s=9.0,
-    heuristic_s=9.0,
-    bound_s=8.0,
     jobs=[
         PlannedJob(
             name="Daily report'; rm",

@@ -16,7 +16,7 @@ from kwiken.batch.racks.planning import PlannedRacks
 from kwiken.batch.racks.problem import MAX_PLANNED_JOBS, MAX_PLANNED_S, MAX_RACKS
 from kwiken.batch.racks.schedule import Objective
 
-RACK_PLAN_VERSION: Final = 1
+RACK_PLAN_VERSION: Final = 2  # 1 had the bound and the published heuristic beside the objective
 MAX_RACK_PLAN: Final = 256 << 20  # bytes of a document
 MAX_NAME: Final = 1000
 MAX_SECONDS: Final = 2 * MAX_PLANNED_JOBS * MAX_PLANNED_S
@@ -97,14 +97,12 @@ class RackPlan(JsonDocument, frozen=True, kw_only=True):
     """Plan of batch jobs on racks, as `kwiken batch plan` writes it.
 
     Attributes:
-        version: version of the format; must be 1.
+        version: version of the format; must be 2.
         scheduling: `planned`, or the simple rule that is no worse in the simulation: then all jobs have all
             racks, by arrival or the shortest first; `fair share` has the shortest first where slots cannot be
             shared.
         racks: names of all racks.
         objective_s: makespan or mean time from arrival to end, seconds.
-        heuristic_s: the same by the published heuristic alone, seconds.
-        bound_s: value that no plan of whole racks goes below, seconds.
         jobs: all planned jobs, the highest priority first.
     """
 
@@ -120,8 +118,6 @@ class RackPlan(JsonDocument, frozen=True, kw_only=True):
     minimise: Objective
     racks: Annotated[list[_Name], msgspec.Meta(min_length=1, max_length=MAX_RACKS)]
     objective_s: _Seconds
-    heuristic_s: _Seconds
-    bound_s: _Seconds
     jobs: Annotated[list[PlannedJob], msgspec.Meta(min_length=1, max_length=MAX_PLANNED_JOBS)]
 
     def to_json(self) -> str:
@@ -157,8 +153,6 @@ def rack_plan(planned: PlannedRacks, kind: Objective, rack_names: Sequence[str])
         minimise=kind,
         racks=list(rack_names),
         objective_s=planned.objective_s,
-        heuristic_s=planned.heuristic_s,
-        bound_s=planned.bound_s,
         jobs=[
             PlannedJob(
                 name=problem.names[job],

@@ -112,19 +112,6 @@ class RackProblem:
         )
 
 
-def penalised(response_s: Floats, input_bytes: Floats, alpha_s_per_byte: float) -> Floats:
-    """Completion times with the penalty that spreads data: alpha times input over the number of racks.
-
-    Args:
-        response_s: (J, R) completion times, seconds.
-        input_bytes: (J,) size of each job's input, bytes.
-        alpha_s_per_byte: weight of the balance of data, seconds per byte, 0 or more; the inverse of the
-            bandwidth between a rack and the core is usual.
-    """
-    racks = np.arange(1, response_s.shape[1] + 1)
-    return response_s + alpha_s_per_byte * input_bytes[:, None] / racks
-
-
 def problem_of(
     jobs: Sequence[tuple[str, float, float, Floats]],
 ) -> RackProblem:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
 from kwiken.batch.racks.problem import RackProblem
-from kwiken.batch.racks.schedule import Objective, prioritise, source_order, starts_of
+from kwiken.batch.racks.schedule import Objective, source_order, starts_of
 
 GRID: Final = 24  # points of the path that are looked at in each round
 ROUNDS: Final = 5  # of the search along the path, for the mean
@@ -57,40 +58,6 @@ def path_of(response_s: Floats) -> Ints:
 def widths_at(path: Ints, step: int, jobs: int) -> Ints:
     """(J,) numbers of racks after a number of steps of the path."""
     return 1 + np.bincount(path[:step], minlength=jobs)
-
-
-def provision_literally(
-    problem: RackProblem, kind: Objective, choose_s: Floats | None = None
-) -> RackAllocation:
-    """The source's heuristic to the letter: every step of the path is evaluated, and the best is kept.
-
-    Args:
-        choose_s: (J, R) completion times to choose by; None for the problem's own.
-    """
-    chosen = problem if choose_s is None else _with_response(problem, choose_s)
-    times, racks = chosen.response_s, chosen.racks
-    widths = np.ones(chosen.jobs, dtype=np.int64)
-    current = times[:, 0].copy()
-    best: RackAllocation | None = None
-    while True:
-        schedule = prioritise(chosen, widths)
-        value = schedule.objective(chosen.arrivals_s, kind)
-        if best is None or value < best.value_s:
-            best = RackAllocation(widths.copy(), schedule.order, value)
-        if not np.isfinite(current.max()):
-            return best
-        longest = int(np.argmax(current))
-        widths[longest] += 1
-        full = widths[longest] == racks
-        current[longest] = -np.inf if full else times[longest, widths[longest] - 1]
-        if (widths == racks).all():
-            schedule = prioritise(chosen, widths)
-            value = schedule.objective(chosen.arrivals_s, kind)
-            return RackAllocation(widths, schedule.order, value) if value < best.value_s else best
-
-
-def _with_response(problem: RackProblem, response_s: Floats) -> RackProblem:
-    return RackProblem(problem.names, problem.arrivals_s, problem.input_bytes, response_s)
 
 
 class Evaluator:
@@ -187,17 +154,14 @@ def widths_at_price(problem: RackProblem, price: float) -> Ints:
     return 1 + cheapest
 
 
-def provision_by_price(evaluator: Evaluator, base: Floats | None = None) -> RackAllocation:
+def provision_by_price(evaluator: Evaluator) -> RackAllocation:
     """Best allocation over prices of rack time, in the source's order and with the least work first.
 
     The path of the source makes long jobs equally long. One price for all lets each job have the number of
     racks that is best for it at that load.
-
-    Args:
-        base: prices to try first; None for a grid from 0 to more than anybody would pay.
     """
     problem = evaluator.problem
-    prices = np.concatenate([[0.0], np.geomspace(1e-4, 10.0, PRICES)]) if base is None else base
+    prices = np.concatenate([[0.0], np.geomspace(1e-4, 10.0, PRICES)])
     best: RackAllocation | None = None
     best_price = 0.0
     for prices_of_round in (prices, None):
@@ -233,8 +197,6 @@ def least_work_first(problem: RackProblem, widths: Ints) -> Ints:
     Returns:
         (J,) jobs by start.
     """
-    from heapq import heappop, heappush
-
     lengths = problem.lengths(widths)
     work = (lengths * widths).tolist()
     length, width, arrivals = lengths.tolist(), widths.tolist(), problem.arrivals_s.tolist()

@@ -9,10 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs.job import BatchJob, BatchStage
-from kwiken.batch.jobs.mapreduce.formulas import RackNetwork, shuffle_over_racks
 
 BLOCK_BYTES: Final = 128 << 20  # most that one task writes, where a job says nothing of its tasks
 TASK_BYTES_PER_S: Final = 25e6  # of a task whose time is not known
@@ -99,9 +98,6 @@ def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
         racks: largest number of racks, R.
     """
     numbers = np.arange(1, racks + 1)
-    network = RackNetwork(
-        machines_per_rack=rack.machines, nic=rack.nic_bytes_per_s, oversubscription=rack.oversubscription
-    )
     ends: list[Floats] = []
     for stage in job.stages:
         begin = np.zeros(racks)
@@ -110,11 +106,26 @@ def rack_response_s(job: RackJob, racks: int, rack: RackHardware) -> Floats:
         waves = -(-stage.tasks // (numbers * rack.slots))
         took = waves * stage.task_s
         if stage.shuffled_bytes:
-            core, inside = shuffle_over_racks(stage.shuffled_bytes, network, numbers)
+            core, inside = shuffle_over_racks(stage.shuffled_bytes, rack, numbers)
             took = took + np.maximum(core, inside)
         ends.append(begin + took)
     longest: Floats = np.max(ends, axis=0) if ends else np.zeros(racks)
     return np.maximum(longest, MIN_TASK_S)
+
+
+def shuffle_over_racks(shuffled_bytes: float, rack: RackHardware, racks: Ints) -> tuple[Floats, Floats]:
+    """Times that a shuffle takes over the core and inside the racks, seconds (MRCute section 3.2).
+
+    Args:
+        shuffled_bytes: bytes that all reduces fetch.
+        racks: (n,) numbers of racks, 1 or more.
+    """
+    m, nic, over = rack.machines, rack.nic_bytes_per_s, rack.oversubscription
+    each = shuffled_bytes / (racks * m)
+    if over <= 1:  # a flat network: one transfer among all machines
+        return np.zeros(racks.shape), each * (racks * m - 1) / (racks * m) / nic
+    core = each * (racks - 1) / racks / (nic / over)
+    return core, each / racks * (m - 1) / m / (nic - nic / over)
 
 
 def rack_jobs(jobs: Sequence[BatchJob], task_bytes_per_s: float = TASK_BYTES_PER_S) -> list[RackJob]:

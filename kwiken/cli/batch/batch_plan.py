@@ -1,4 +1,4 @@
-"""`kwiken batch plan`: racks, order, start and places of data of each job, the bound and the gap."""
+"""`kwiken batch plan`: racks, order, start and places of data of each job."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 MAX_RACKS: Final = 1000
 MAX_MACHINES: Final = 1000
 MAX_SLOTS: Final = 1000
-MAX_EXCHANGES: Final = 10_000_000
 SHOWN: Final = 10
 MAX_NAME_SHOWN: Final = 44  # characters
 LATE_ARRIVAL: Final = 0.5  # of the makespan: a last arrival beyond is noted
@@ -96,14 +95,8 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
     show_default=True,
     help="MB per second of a task whose time no log tells.",
 )
-@click.option("--spread-data", is_flag=True, help="Let large inputs have more racks, so that data is spread.")
-@click.option(
-    "--exchanges",
-    type=click.IntRange(0, MAX_EXCHANGES),
-    default=4000,
-    show_default=True,
-    help="Exchanges to try after provisioning.",
-)
+@removed_option("--spread-data", "no option: data is spread by the plan's own places", flag=True)
+@removed_option("--exchanges", "no option: as many are tried as pay")
 @click.option(
     "--explain", metavar="JOB", help="Show one job: its time on each number of racks, and why it waits."
 )
@@ -126,8 +119,6 @@ def command(
     nic_gbps: float,
     oversubscription: float,
     task_mb_per_s: float,
-    spread_data: bool,
-    exchanges: int,
     explain: str | None,
     out: str | None,
     seed: int,
@@ -136,9 +127,8 @@ def command(
     """Choose how many racks each of JOBS gets, which, in which order, and where its data goes.
 
     JOBS is a document of kwiken batch fit, or a log or table that it reads. Each run in it is planned once,
-    or with --schedule the runs that recurring jobs will have. The plan ends with the bound that
-    no plan of whole racks goes below, and with what the plan and simple rules take in a simulation with
-    shared slots and links; where a rule is better, the plan is that rule.
+    or with --schedule the runs that recurring jobs will have. The plan ends with what the plan and simple
+    rules take in a simulation with shared slots and links; where a rule is better, the plan is that rule.
     """
     refuse_shared_stdout(out=out == "-", json=as_json, explain=explain is not None)
     from kwiken.batch.racks.document import rack_plan
@@ -160,8 +150,6 @@ def command(
         else assumed_cluster(racks, machines, slots, nic_gbps, oversubscription)
     )
     note(where.told)
-    if spread_data:
-        note("racks are chosen by time and balance of data; times are told without the balance's weight")
     if all(not stage.tasks.took_ms for job in found for stage in job.stages):
         note(
             f"no log tells how long a task takes: {task_mb_per_s:g} MB a second are assumed; see --task-rate"
@@ -169,8 +157,7 @@ def command(
     planned_jobs = rack_jobs(found, task_mb_per_s * MB)
     problem = _problem(planned_jobs, len(where.names), where.rack, jobs)
     _check_explained(explain, problem.names)
-    alpha = 1.0 / where.rack.uplink_bytes_per_s if spread_data else 0.0
-    planned = plan_racks(problem, minimise, alpha_s_per_byte=alpha, exchanges=exchanges, seed=seed)
+    planned = plan_racks(problem, minimise, seed=seed)
     document = rack_plan(planned, minimise, where.names)
     simulated = _simulated(planned_jobs, document, where, seed)
     document = _no_worse(document, planned_jobs, simulated, minimise)
@@ -292,9 +279,6 @@ def _summary(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, RacksOu
         "jobs": len(plan.jobs),
         "racks": len(plan.racks),
         "objective_s": plan.objective_s,
-        "heuristic_s": plan.heuristic_s,
-        "bound_s": plan.bound_s,
-        "gap": planned.gap,
         "schedules": planned.looks,
         "simulated": {
             name: {
@@ -337,12 +321,7 @@ def _few(names: Sequence[str]) -> str:
 
 def _conclude(plan: RackPlan, planned: PlannedRacks, simulated: dict[str, RacksOutcome]) -> None:
     what = "makespan" if plan.minimise == "makespan" else "mean time"
-    say(
-        f"{what} on racks of their own, each job alone there: {planned.objective_s:,.1f} s; "
-        f"by the published heuristic alone {plan.heuristic_s:,.1f} s",
-        f"bound: {plan.bound_s:,.1f} s; gap {100 * max(0.0, planned.gap):.1f}% "
-        f"({100 * max(0.0, plan.heuristic_s / plan.bound_s - 1):.1f}% by the heuristic)",
-    )
+    say(f"{what} on racks of their own, each job alone there: {planned.objective_s:,.1f} s")
     last_s = max(job.arrival_s for job in plan.jobs)
     if plan.minimise == "makespan" and last_s > LATE_ARRIVAL * plan.objective_s:
         note(

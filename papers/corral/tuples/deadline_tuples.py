@@ -10,7 +10,7 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.mapreduce.formulas import MapReduceJob, SlotsOfMachine, reserved_times
+from papers.mrcute.formulas import MapReduceJob, SlotsOfMachine, reserved_times
 
 HALVINGS: Final = 80  # of the interval of bandwidths, which leaves less than a double can tell
 MAX_MACHINES: Final = 1_000_000

@@ -27,9 +27,7 @@ def plan() -> RackPlan:
         )
         for place, (name, rack) in enumerate((("first", "r1"), ("second", "r2")))
     ]
-    return RackPlan(
-        minimise="makespan", racks=RACKS, objective_s=1.0, heuristic_s=1.0, bound_s=1.0, jobs=jobs
-    )
+    return RackPlan(minimise="makespan", racks=RACKS, objective_s=1.0, jobs=jobs)
 
 
 @pytest.mark.slow

@@ -18,8 +18,6 @@ def plan(*jobs: tuple[str, list[str], float, float]) -> RackPlan:
         minimise="mean",
         racks=["r1", "r2", "r3"],
         objective_s=1.0,
-        heuristic_s=1.0,
-        bound_s=1.0,
         jobs=[
             PlannedJob(
                 name=name,

@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("minimise", ["makespan", "mean"])
-def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Path, minimise: str) -> None:
+def test_a_table_becomes_a_plan_beside_simple_rules(table: str, tmp_path: Path, minimise: str) -> None:
     out = tmp_path / "plan.json"
     found = run(
         table,
@@ -47,14 +47,12 @@ def test_a_table_becomes_a_plan_with_bound_gap_and_yarn(table: str, tmp_path: Pa
         str(out),
     )
     assert found.exit_code == 0, found.output
-    for words in ("bound:", "gap", "by arrival", "shortest first", "fair share", "published heuristic"):
+    for words in ("by arrival", "shortest first", "fair share", "on racks of their own"):
         assert words in found.output
     plan = RackPlan.from_json(out.read_bytes(), where="plan")
     assert len(plan.jobs) == 30
-    assert plan.objective_s >= plan.bound_s * (1 - 1e-9)
-    if plan.scheduling == "planned":
-        assert plan.objective_s <= plan.heuristic_s * (1 + 1e-9)
-    else:  # a simple rule, which has all racks
+    assert plan.objective_s > 0
+    if plan.scheduling != "planned":  # a simple rule, which has all racks
         assert all(job.racks == plan.racks for job in plan.jobs)
 
 
@@ -70,7 +68,7 @@ def test_racks_of_a_document_and_json(table: str, tmp_path: Path) -> None:
     assert takes[told["scheduling"]] == min(takes.values())
     assert len(told["planned"]) == told["jobs"] == 30
     assert run(table, "--racks", "2", "--json", "--explain", "job6").exit_code == 2
-    assert "without the balance's weight" in run(table, "--racks", "2", "--spread-data").stderr
+    assert "--spread-data was removed" in str(run(table, "--spread-data").output)
 
 
 def test_racks_that_nobody_has_buy_nothing_and_the_command_says_so(table: str) -> None:
@@ -113,11 +111,11 @@ def test_a_plan_is_read_strictly(table: str, tmp_path: Path) -> None:
     assert run(table, "--racks", "2", "--machines", "5", "-o", str(out)).exit_code == 0
     raw = json.loads(out.read_text())
     for change, told in (
-        ({"version": 2}, "version"),
+        ({"version": 1}, "version"),
         ({"racks": ["other"]}, "lists no rack"),
         ({"jobs": [raw["jobs"][0]] * 2}, "given twice"),
         ({"strange": 1}, "strange"),
-        ({"bound_s": -1}, "bound_s"),
+        ({"objective_s": -1}, "objective_s"),
         ({"jobs": []}, "jobs"),
     ):
         with pytest.raises(InputError, match=told):

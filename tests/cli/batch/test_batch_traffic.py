@@ -67,7 +67,7 @@ def test_traffic_of_the_busiest_window_is_taken_off_the_uplinks(files: tuple[str
     assert "services take up to 0.3 Gbit/s of a rack's uplink" in found.stderr
     alone = run("plan", table, "--cluster", cluster, "--json")
     assert "uplinks of 0.6 Gbit/s" in alone.stderr
-    assert json.loads(found.stdout)["bound_s"] != json.loads(alone.stdout)["bound_s"]
+    assert json.loads(found.stdout)["simulated"] != json.loads(alone.stdout)["simulated"]
 
 
 def test_bad_traffic_is_refused(files: tuple[str, str, Path]) -> None:

@@ -62,7 +62,6 @@ WINGS: dict[str, tuple[str, ...]] = {
     ),
     # Jobs that read, shuffle and write: a log in, how long and on which racks.
     "batch": (
-        "kwiken.batch.jobs.mapreduce",
         "kwiken.batch.jobs",
         "kwiken.batch.jobs.logs",
         "kwiken.batch.jobs.replay",

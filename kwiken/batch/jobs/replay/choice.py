@@ -10,7 +10,6 @@ import numpy as np
 
 from kwiken.base.arrays import Floats
 from kwiken.batch.jobs.job import BatchJob
-from kwiken.batch.jobs.mapreduce.stages import critical_path
 from kwiken.batch.jobs.replay.predictor import Predictor
 from kwiken.batch.jobs.replay.replayed_run import RunModel
 
@@ -33,7 +32,10 @@ def by_waves(run: RunModel, executors: Sequence[int]) -> Floats:
         n = len(stage.tasks)
         work = -(-n // slots) * (stage.task_ms / n) if n else np.zeros(slots.size)
         times[place] = (stage.wait_ms if stage.after else max(stage.wait_ms, run.arrivals_ms[0])) + work
-    return critical_path([list(stage.after) for stage in run.job.stages], times)[0] + run.tail_ms
+    ends = np.zeros_like(times)
+    for place, stage in enumerate(run.job.stages):
+        ends[place] = times[place] + (ends[list(stage.after)].max(axis=0) if stage.after else 0.0)
+    return ends.max(axis=0, initial=0.0) + run.tail_ms
 
 
 def by_ernest(known: Sequence[int], took_ms: Sequence[float], executors: Sequence[int]) -> Floats:

@@ -1,25 +1,19 @@
-"""The published formulas: worked anchors, laws, tuples for a deadline, rates and longest paths."""
+"""The published formulas: worked anchors, laws, tuples for a deadline, and rates."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
-from kwiken.batch.jobs.mapreduce.formulas import (
+from papers.corral.tuples.deadline_tuples import candidates
+from papers.mrcute.formulas import (
     MapReduceJob,
     MapReduceProfile,
-    RackNetwork,
     SlotsOfMachine,
-    rack_times,
     reserved_times,
-    shuffle_over_racks,
 )
-from kwiken.batch.jobs.mapreduce.stages import critical_path
-from papers.corral.tuples.deadline_tuples import candidates
 from papers.mrcute.prediction import TaskFlow, fit_profile
 
 SLOTS = SlotsOfMachine(map_slots=8, reduce_slots=2)
@@ -47,44 +41,6 @@ def test_reserved_anchors(machines: int, bandwidth: float, stages: tuple[float, 
     assert (found.map[0], found.shuffle[0], found.reduce[0]) == pytest.approx(stages, abs=0.05)
 
 
-def test_rack_anchors() -> None:
-    network = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=5)
-    core, local = shuffle_over_racks(800.0, network, np.arange(1, 8))
-    assert core == pytest.approx([0, 3.333, 2.963, 2.5, 2.133, 1.852, 1.633], abs=5e-4)
-    assert local == pytest.approx([3.222, 0.806, 0.358, 0.201, 0.129, 0.090, 0.066], abs=5e-4)
-
-
-def test_a_shuffle_in_one_rack_and_a_flat_network() -> None:
-    whole = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=5, whole_nic_in_one_rack=True)
-    assert shuffle_over_racks(800.0, whole, 1)[1][0] == pytest.approx(800 / 30 * 29 / 30 / 10)
-    flat = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=1)
-    core, local = shuffle_over_racks(800.0, flat, 2)
-    assert core[0] == 0
-    assert local[0] == pytest.approx(800 / 60 * 59 / 60 / 10)
-
-
-def test_the_printed_form_moves_all_data_in_each_wave() -> None:
-    job = MapReduceJob(input_bytes=800.0, n_map=60, n_reduce=600, profile=SORT)
-    one = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=5)
-    printed = RackNetwork(machines_per_rack=30, nic=10.0, oversubscription=5, literal=True)
-    waves = rack_times(job, SLOTS, one, 2).reduce_waves[0]
-    assert waves == 5
-    assert rack_times(job, SLOTS, printed, 2).shuffle[0] == pytest.approx(
-        5 * rack_times(job, SLOTS, one, 2).shuffle[0]
-    )
-
-
-@given(over=st.floats(1.01, 20), machines=st.integers(2, 60), shuffled=st.floats(1, 1e12))
-def test_two_racks_beat_one_only_below_an_oversubscription(
-    over: float, machines: int, shuffled: float
-) -> None:
-    network = RackNetwork(machines_per_rack=machines, nic=1e9, oversubscription=over)
-    core, local = shuffle_over_racks(shuffled, network, [1, 2])
-    limit = 1 + 4 * (machines - 1) / machines
-    if abs(over - limit) > 1e-6:
-        assert (core[1] > local[0]) == (over > limit)
-
-
 @given(
     n=st.integers(1, 200),
     b=st.floats(1, 1e4),
@@ -107,6 +63,12 @@ def test_laws_of_the_reserved_form(n: int, b: float, size: float, maps: int, red
     if b >= SORT.b_disk:
         assert more == here
     assert times(n, b, k) == pytest.approx([k * value for value in here])
+
+
+def test_many_tuples_are_one_array() -> None:
+    machines, bandwidth = np.meshgrid(np.arange(1, 101), np.linspace(10, 1000, 100))
+    found = reserved_times(sort_on(20), SLOTS, machines.ravel(), bandwidth.ravel())
+    assert found.total[1234] == reserved_times(sort_on(20), SLOTS, 35, bandwidth.ravel()[1234]).total[0]
 
 
 def test_time_is_inverse_to_machines_where_waves_divide() -> None:
@@ -154,26 +116,6 @@ def test_candidates_of_a_job_that_moves_nothing() -> None:
     assert candidates(job, SLOTS, 1e-3, n_max=3) == []
 
 
-def test_ten_thousand_tuples_take_milliseconds_not_loops() -> None:
-    """No time is asserted here: the result is one array, and `benchmarks` measure it."""
-    start = time.perf_counter()
-    machines, bandwidth = np.meshgrid(np.arange(1, 101), np.linspace(10, 1000, 100))
-    found = reserved_times(sort_on(20), SLOTS, machines.ravel(), bandwidth.ravel())
-    assert found.total.shape == (10_000,)
-    assert time.perf_counter() > start
-
-
-def test_longest_path() -> None:
-    times = np.array([[1.0, 2], [5, 1], [2, 9], [1, 1]])
-    total, path = critical_path([[], [0], [0], [1, 2]], times)
-    assert list(total) == [7, 12]
-    assert path == [0, 1, 3]
-    chain, _ = critical_path([[], [0], [1], [2]], times)
-    assert list(chain) == [9, 13]
-    apart, _ = critical_path([[], [], [], []], times)
-    assert list(apart) == [5, 9]
-
-
 def test_rates_come_back_from_generated_tasks() -> None:
     rng = np.random.default_rng(7)
     size = rng.uniform(50, 150, 400)
@@ -192,9 +134,6 @@ def test_rates_come_back_from_generated_tasks() -> None:
         (lambda: MapReduceJob(input_bytes=-1, n_map=1, n_reduce=0, profile=SORT), "input_bytes"),
         (lambda: MapReduceJob(input_bytes=1, n_map=0, n_reduce=0, profile=SORT), "n_map"),
         (lambda: SlotsOfMachine(map_slots=0, reduce_slots=1), "map_slots"),
-        (lambda: RackNetwork(machines_per_rack=0, nic=1, oversubscription=2), "machines_per_rack"),
-        (lambda: RackNetwork(machines_per_rack=1, nic=float("nan"), oversubscription=2), "nic"),
-        (lambda: RackNetwork(machines_per_rack=1, nic=0, oversubscription=2), "nic"),
         (lambda: reserved_times(sort_on(1), SLOTS, 0, 1), "machines"),
         (lambda: reserved_times(sort_on(1), SLOTS, 1, float("nan")), "bandwidth"),
         (lambda: candidates(sort_on(1), SLOTS, 0, n_max=1), "deadline"),

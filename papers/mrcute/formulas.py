@@ -1,4 +1,4 @@
-"""MRCute's formulas: completion time of a MapReduce job over machines and bandwidth, or over racks.
+"""MRCute's formulas: completion time of a MapReduce job over machines and bandwidth.
 
 A stage takes its waves times the data of a task over the rate of the stage's bottleneck. Map, shuffle and
 reduce run one after another. All functions take arrays of resources and never loop over them.
@@ -88,35 +88,6 @@ class SlotsOfMachine:
                 raise InputError(f"must be 1 or more, not {getattr(self, name)}", where=name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RackNetwork:
-    """Network of equal racks.
-
-    Attributes:
-        machines_per_rack: number of machines of a rack, 1 or more.
-        nic: bytes per second of a machine's network card.
-        oversubscription: bandwidth inside a rack over bandwidth out of it, 1 or more; 1 is a flat network.
-        literal: whether a shuffle in several waves moves the whole job's data in each, as published; else
-            each wave moves its part.
-        whole_nic_in_one_rack: whether a job in one rack has all of the card; the published form keeps the
-            core's part free even then.
-    """
-
-    machines_per_rack: int
-    nic: float
-    oversubscription: float
-    literal: bool = False
-    whole_nic_in_one_rack: bool = False
-
-    def __post_init__(self) -> None:
-        if self.machines_per_rack < 1:
-            raise InputError(f"must be 1 or more, not {self.machines_per_rack}", where="machines_per_rack")
-        for name, least in (("nic", 0.0), ("oversubscription", 1.0)):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value >= least and value > 0):
-                raise InputError(f"must be finite and above {least:g}, not {value}", where=name)
-
-
 @dataclass(frozen=True)
 class StageTimes:
     """Times of the three stages over an array of resources, seconds.
@@ -178,38 +149,3 @@ def reserved_times(job: MapReduceJob, slots: SlotsOfMachine, machines: Any, band
     shuffle = reduce_waves * each * (1 / np.minimum(disk, net) + 1 / disk)
     reduce = reduce_waves * (each / p.s_reduce) / np.minimum(disk, p.b_reduce)
     return StageTimes(times, shuffle, reduce, map_waves, reduce_waves)
-
-
-def rack_times(job: MapReduceJob, slots: SlotsOfMachine, network: RackNetwork, racks: Any) -> StageTimes:
-    """Stage times on whole racks, without a reservation.
-
-    Args:
-        racks: numbers of racks, whole and 1 or more.
-
-    Raises:
-        InputError: a number that is no number, or below 1.
-    """
-    r = _checked(racks, "racks", 1)
-    base = reserved_times(job, slots, r * network.machines_per_rack, np.inf)
-    if job.n_reduce == 0:
-        return base
-    core, local = shuffle_over_racks(job.input_bytes / job.profile.s_map, network, r)
-    times = np.maximum(core, local) * (base.reduce_waves if network.literal else 1)
-    return StageTimes(base.map, times, base.reduce, base.map_waves, base.reduce_waves)
-
-
-def shuffle_over_racks(shuffled_bytes: float, network: RackNetwork, racks: Any) -> tuple[Floats, Floats]:
-    """Times that a shuffle takes over the core and inside the racks, seconds.
-
-    Args:
-        shuffled_bytes: bytes that all reduces fetch.
-        racks: numbers of racks, whole and 1 or more.
-    """
-    r = _checked(racks, "racks", 1)
-    m, nic, over = network.machines_per_rack, network.nic, network.oversubscription
-    each = shuffled_bytes / (r * m)
-    if over <= 1:  # a flat network: one transfer among all machines
-        return np.zeros_like(r), each * (r * m - 1) / (r * m) / nic
-    core = each * (r - 1) / r / (nic / over)
-    inside = np.where(network.whole_nic_in_one_rack & (r == 1), nic, nic - nic / over)
-    return core, each / r * (m - 1) / m / inside
