@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 export PYTHONDONTWRITEBYTECODE :=
 READY := $(VENV)/.ready
 
-.PHONY: demo demo-place demo-batch test test-slow test-stack soak mutants check bench papers docs pictures clean setup
+.PHONY: demo demo-place test test-slow test-stack soak mutants check bench papers docs pictures clean setup
 
 setup: $(READY)
 
@@ -22,9 +22,6 @@ demo: $(READY)
 
 demo-place: $(READY)
 	@$(BIN)/kwiken demo-place --out demo-place-out
-
-demo-batch: $(READY)
-	@$(BIN)/kwiken demo-batch --out demo-batch-out
 
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1
@@ -88,4 +85,4 @@ pictures: $(READY)
 	@$(BIN)/python docs/site/pictures.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out demo-batch-out dist build
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo-out demo-place-out racks-live-out dist build

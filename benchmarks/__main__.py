@@ -21,6 +21,7 @@ ONLY_WHEN_NAMED = frozenset(
     {
         "demo",
         "lines",
+        "racks_live",
         "rented",
         "replica_choice_live",
         "size_live",

@@ -83,9 +83,6 @@ GROUPS: Final = {
     "Demos": {
         "demo": Verb("live", "Start a real service, learn, plan, apply, and show what it bought."),
         "demo-place": Verb("allocate", "Place three services on unequal nodes, load them, and stop a node."),
-        "demo-batch": Verb(
-            "batch.racks", "Run batch jobs on three racks beside a service, three ways, and stop a rack."
-        ),
     },
 }
 _HERE: Final = Path(__file__).parent
@@ -97,6 +94,7 @@ VERBS: Final = {
 }
 # Verbs of earlier releases, and what does their work now.
 REMOVED = {
+    "demo-batch": "`python -m benchmarks --only racks_live` in a checkout of kwiken's source",
     "reproduce": "`python -m papers NAME` in a checkout of kwiken's source",
     "fleet": "`python -m papers.worlds SCENARIO` in a checkout of kwiken's source",
 }

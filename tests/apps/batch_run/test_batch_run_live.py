@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.plans.racks_live.namespaces import one_network
+from benchmarks.plans.racks_live.processes import free_port, processes, start_dask
 from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, load_jobs
 from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
-from kwiken.apps.demo_batch.namespaces import one_network
-from kwiken.apps.demo_batch.processes import free_port, processes, start_dask
 from kwiken.base.errors import InputError
 from kwiken.batch.racks.document import PlannedJob, RackPlan
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.plans.racks_live.namespaces import one_network
+from benchmarks.plans.racks_live.processes import processes, start_dask
 from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE
 from kwiken.apps.batch_run.recorder import record
-from kwiken.apps.demo_batch.namespaces import one_network
-from kwiken.apps.demo_batch.processes import processes, start_dask
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs.logs.reading import read_log
 from kwiken.batch.jobs.replay.predictor import Predictor

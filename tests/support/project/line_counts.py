@@ -44,7 +44,6 @@ SYSTEMS: Final[dict[str, tuple[str, ...]]] = {
         "batch/racks",
         "export/racks",
         "apps/batch_run",
-        "apps/demo_batch",
         "cli/batch/racks",
     ),
     "storage model": (

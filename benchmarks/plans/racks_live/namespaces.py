@@ -51,7 +51,7 @@ class LocalRacks:
 
 def _run(*words: str) -> None:
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)  # noqa: S603
+        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_S, check=False)
     except OSError as error:
         raise KwikenError(f"{words[0]}: {error.strerror}") from error
     if done.returncode:

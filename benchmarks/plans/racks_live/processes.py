@@ -14,7 +14,7 @@ from typing import Final
 
 import aiohttp
 
-from kwiken.apps.demo_batch.namespaces import LocalRack, LocalRacks
+from benchmarks.plans.racks_live.namespaces import LocalRack, LocalRacks
 from kwiken.base.errors import KwikenError
 
 WORKERS: Final = 2  # of a rack

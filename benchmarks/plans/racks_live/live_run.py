@@ -13,12 +13,10 @@ from typing import Final
 
 import msgspec
 
-from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, connect, workers_by_rack, workers_of
-from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
-from kwiken.apps.demo_batch import jobs as demo_jobs
-from kwiken.apps.demo_batch.namespaces import LocalRacks, local_racks, one_network
-from kwiken.apps.demo_batch.outcome import BatchArm, BatchDemo
-from kwiken.apps.demo_batch.processes import (
+from benchmarks.plans.racks_live import jobs as demo_jobs
+from benchmarks.plans.racks_live.namespaces import LocalRacks, local_racks, one_network
+from benchmarks.plans.racks_live.outcome import BatchArm, BatchDemo
+from benchmarks.plans.racks_live.processes import (
     START_S,
     THREADS,
     WORKERS,
@@ -27,6 +25,8 @@ from kwiken.apps.demo_batch.processes import (
     start_dask,
     start_service,
 )
+from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, connect, workers_by_rack, workers_of
+from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
 from kwiken.apps.demo_place.traffic import ClientOrder, ClientStream, LoadPhase, p99_ms
 from kwiken.base.errors import KwikenError
 from kwiken.batch.racks.document import RackPlan, rack_plan
@@ -70,7 +70,7 @@ def demo_plan() -> RackPlan:
     return rack_plan(plan_racks(problem, "makespan"), "makespan", RACKS)
 
 
-async def run_demo_batch(*, seed: int, say: Say, log: Path) -> BatchDemo:
+async def run_racks_live(*, seed: int, say: Say, log: Path) -> BatchDemo:
     """Run the demonstration; about four minutes.
 
     Args:

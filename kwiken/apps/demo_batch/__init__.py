@@ -1,1 +1,0 @@
-"""Demonstration of batch jobs beside a service: racks with limited links, a plan, and a rack that is lost."""
