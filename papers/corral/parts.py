@@ -7,7 +7,6 @@ from papers.corral.gap_ablation import gap_ablation
 from papers.corral.planner import planner
 from papers.corral.selector import selector
 from papers.corral.selector_ablation import selector_ablations
-from papers.corral.speed import speed
 from papers.figures.rows import Part
 
 
@@ -23,5 +22,4 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         ablation_part(seeds),
         *selector_ablations(seeds),
         gap_ablation(seeds),
-        speed(),
     )

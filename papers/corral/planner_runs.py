@@ -13,8 +13,7 @@ from kwiken.batch.racks.document import place_data
 from kwiken.batch.racks.planning import plan_racks
 from kwiken.batch.racks.problem import problem_of
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage, rack_response_s
-from papers.corral.bounds import online_bound_as_printed_s
-from papers.corral.heuristic import gap, plan_as_published
+from papers.corral.heuristic import gap, online_bound_as_printed_s, plan_as_published
 from papers.corral.runs import (
     FIRST_SEED,
     compared,

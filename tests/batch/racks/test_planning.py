@@ -24,8 +24,16 @@ from kwiken.batch.racks.provisioning import (
 )
 from kwiken.batch.racks.response import RackHardware, rack_jobs, shuffle_over_racks
 from kwiken.batch.racks.schedule import prioritise, source_order
-from papers.corral.bounds import batch_bound_s, bound_s, mean_bound_s, online_bound_as_printed_s
-from papers.corral.heuristic import gap, penalised, plan_as_published, provision_literally
+from papers.corral.heuristic import (
+    batch_bound_s,
+    bound_s,
+    gap,
+    mean_bound_s,
+    online_bound_as_printed_s,
+    penalised,
+    plan_as_published,
+    provision_literally,
+)
 
 
 def shuffle_share(racks: int, oversubscription: float) -> NDArray[np.float64]:

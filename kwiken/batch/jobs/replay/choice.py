@@ -35,7 +35,8 @@ def by_waves(run: RunModel, executors: Sequence[int]) -> Floats:
     ends = np.zeros_like(times)
     for place, stage in enumerate(run.job.stages):
         ends[place] = times[place] + (ends[list(stage.after)].max(axis=0) if stage.after else 0.0)
-    return ends.max(axis=0, initial=0.0) + run.tail_ms
+    longest: Floats = ends.max(axis=0, initial=0.0)
+    return longest + run.tail_ms
 
 
 def by_ernest(known: Sequence[int], took_ms: Sequence[float], executors: Sequence[int]) -> Floats:
