@@ -122,6 +122,7 @@ class FakeTransport:
     def __init__(
         self, service: Service, fakes: Mapping[str, Sequence[FakeReplica]], *, now: Callable[[], float]
     ) -> None:
+        self._now = now
         self._local = LocalTransport(service, now=now)
         self._codecs = {name: codec_of(service, name) for name in service.stages}
         self._fakes: dict[str, FakeReplica] = {}
@@ -167,7 +168,7 @@ class FakeTransport:
             if self._streams == call.stage:
                 items = cast("AsyncGenerator[Any]", value) if inspect.isasyncgen(value) else _each(value)
                 failure = partial(HandlerError, call.stage)
-                stream = LocalItems(items, fit, lambda error: failure(*kind_and_message(error)))
+                stream = LocalItems(items, fit, lambda error: failure(*kind_and_message(error)), self._now)
                 return Reply(await stream.begin(), stream.busy_ms)
             if inspect.isawaitable(value):
                 value = await value

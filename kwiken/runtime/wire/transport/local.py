@@ -143,7 +143,7 @@ class LocalTransport:
 
     async def _stream(self, stage: LocalStage, call: Call) -> Reply:
         """Run a handler that streams to its first item."""
-        stream = LocalItems(stage.begin(call), stage.fit, partial(self._failure, call))
+        stream = LocalItems(stage.begin(call), stage.fit, partial(self._failure, call), self._now)
         await stream.begin()
         return Reply(stream, stream.busy_ms if call.threads == 1 else None)
 

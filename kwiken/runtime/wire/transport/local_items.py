@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Self
 
@@ -20,6 +19,7 @@ class LocalItems(ItemStream):
         generator: what the handler returned, not begun.
         fit: converts an item to its annotated type; raises for another one.
         failure: the error to raise for one of the handler's own.
+        now: clock by which the handler's time is measured, seconds.
     """
 
     _closing: Final[set[asyncio.Task[None]]] = set()  # the loop holds tasks weakly
@@ -29,10 +29,12 @@ class LocalItems(ItemStream):
         generator: AsyncGenerator[Any],
         fit: Callable[[Any], Any],
         failure: Callable[[BaseException], Exception],
+        now: Callable[[], float],
     ) -> None:
         self._generator = generator
         self._fit = fit
         self._failure = failure
+        self._now = now
         self._first: list[Any] = []
         self._ended = False
         self.busy_ms = 0.0
@@ -51,7 +53,7 @@ class LocalItems(ItemStream):
         """Next item; none at the end."""
         if self._ended:
             return []
-        began = time.perf_counter()
+        began = self._now()
         try:
             item = await anext(self._generator, _END)
             self._ended = item is _END
@@ -62,7 +64,7 @@ class LocalItems(ItemStream):
             raise self._failure(error) from error
         finally:
             assert self.busy_ms is not None
-            self.busy_ms += (time.perf_counter() - began) * 1e3
+            self.busy_ms += (self._now() - began) * 1e3
 
     def cancel(self) -> None:
         """Close the handler's generator, which has to run for that, in a task."""

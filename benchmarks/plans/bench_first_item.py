@@ -1,0 +1,199 @@
+"""Benchmark of the first item of a stream: plan, even spread and p95 everywhere, all at 2% of extra work.
+
+The gateway's engine runs in virtual time with the published times of `first_item_world`, so a busy machine
+changes nothing. In each scene kwiken learns as its demo does: from requests without copies, then from those
+of a first plan. The plans are then compared in turns on fresh requests, the same for each arm. The arms:
+
+1. The plan, and the even spread: as `kwiken plan` makes them, with a budget of 2%.
+2. p95 everywhere: every stage copies calls that are older than its p95. 5% of the calls are, so a coin of
+   2 in 5 keeps that at 2%.
+3. p95 everywhere, without the coin: the ledger denies what exceeds 2%.
+
+Ratios are of p99, with the interval of their median over the turns. The plan is `met` against an arm if its
+whole interval is at 1 or above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+
+from benchmarks.harness import Row, median_interval
+from benchmarks.plans.first_item_world import FIRST_SET, SECOND_SET, TOKENS, StoryWorld, Times
+from kwiken.apps.demo.trial.plans import (
+    LEDGER,
+    P95_COPIED,
+    DemoStretch,
+    Learned,
+    first_plan,
+    learn,
+    learn_copies,
+)
+from kwiken.model.plan.plan import Budgets, Plan
+from kwiken.otel.write.observer import make_observer
+from kwiken.otel.write.records import RequestRecord
+from kwiken.testing.client import ServiceClient, running
+from kwiken.testing.virtual_loop import simulate
+
+BUDGET = 0.02
+LIKENESS = (0.0, 0.5)  # of a call and its copy
+RATE_PER_S = 10.0
+LEARNED, PILOT = 3000, 2000  # requests without a plan, and with the first one
+REQUESTS, TURNS = 3000, 10  # of an arm in a turn, and turns
+QUICK_REQUESTS, QUICK_TURNS = 300, 2
+SEEDS = {FIRST_SET.name: 61, SECOND_SET.name: 6100}  # of learning; turn k of a scene adds k
+NONE, PLAN = "no copies", "the plan"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one arm met in one turn.
+
+    Attributes:
+        p99_ms: p99 of the time to the first item, milliseconds.
+        extra: work of copies up to their first item, as a share of the work of first attempts.
+    """
+
+    p99_ms: float
+    extra: float
+
+
+async def ask(client: ServiceClient, first: int, count: int, rng: random.Random) -> None:
+    """Send requests in open loop, at the moments of a Poisson process, and wait for all of them."""
+    tasks = []
+    for number in range(first, first + count):
+        await asyncio.sleep(rng.expovariate(RATE_PER_S))
+        tasks.append(asyncio.create_task(client.ask(number)))
+    for answer in await asyncio.gather(*tasks):
+        assert answer.value == list(range(TOKENS)), "no item is lost, doubled or out of order"
+
+
+def write(records: Sequence[RequestRecord], folder: Path) -> DemoStretch:
+    """Write the spans of requests; returns the stretch of time in which they began."""
+    spans = make_observer("story", traces=folder)
+    for record in records:
+        spans.request_finished(record)
+    spans.close()
+    starts = [record.start_ns / 1e9 for record in records]
+    return DemoStretch(min(starts), max(starts) + 1e-3)
+
+
+def learned(times: Times, likeness: float, folder: Path, *, seed: int) -> Learned:
+    """Plans of a scene."""
+    world = StoryWorld(times, likeness, seed=seed)
+
+    async def main() -> Learned:
+        rng = random.Random(f"{seed} arrivals")
+        async with running(world.service, seed=seed) as client:
+            await ask(client, 0, LEARNED, rng)
+            alone = write(client.requests, folder / "alone")
+            profile = learn(folder / "alone", [alone])
+            first = first_plan(profile, budget=BUDGET, seed=seed)
+            client.apply(first)
+            await ask(client, LEARNED, PILOT, rng)
+            pilot = write(client.requests[LEARNED:], folder / "pilot")
+            return learn_copies(profile, first, folder / "pilot", [pilot], budget=BUDGET, seed=seed)
+
+    return simulate(main)
+
+
+def arms(found: Learned) -> dict[str, Plan | None]:
+    """Plans to compare, by name."""
+    coin = BUDGET / P95_COPIED
+    everywhere = replace(found.everywhere, budgets=Budgets(reissue=BUDGET), ledger=LEDGER)
+    tossed = {
+        name: replace(stage, reissue=replace(stage.reissue, probability=coin, fraction=BUDGET))
+        for name, stage in everywhere.stages.items()
+        if stage.reissue is not None
+    }
+    return {
+        PLAN: found.study.plan,
+        "even": found.even,
+        "p95 everywhere": replace(everywhere, stages=tossed),
+        "p95 everywhere, no coin": everywhere,
+        NONE: None,
+    }
+
+
+def turn(times: Times, likeness: float, plan: Plan | None, requests: int, *, seed: int) -> Turn:
+    """Run one arm for one turn."""
+    world = StoryWorld(times, likeness, seed=seed)
+
+    async def main() -> list[RequestRecord]:
+        async with running(world.service, plan=plan, seed=seed) as client:
+            await ask(client, 0, requests, random.Random(f"{seed} arrivals"))
+            return client.requests
+
+    firsts_ms = [(record.first_item_ns - record.start_ns) / 1e6 for record in simulate(main)]
+    return Turn(float(np.percentile(firsts_ms, 99)), world.copied_ms / world.work_ms)
+
+
+def scene(times: Times, likeness: float, requests: int, turns: int) -> list[Row]:
+    """Rows of one set of published times."""
+    seed = SEEDS[times.name]
+    with tempfile.TemporaryDirectory() as folder:
+        found = learned(times, likeness, Path(folder), seed=seed)
+    by_arm: dict[str, list[Turn]] = {name: [] for name in arms(found)}
+    for number in range(1, turns + 1):
+        for name, plan in arms(found).items():
+            by_arm[name].append(turn(times, likeness, plan, requests, seed=seed + number))
+    where = f"{times.name}, likeness {likeness:g}"
+    ours = by_arm.pop(PLAN)
+    expected = found.study.plan.expected
+    assert expected is not None
+    rows = [
+        ratio_row(f"{where}: p99 of the first item", name, ours, theirs, judged=name != NONE)
+        for name, theirs in by_arm.items()
+    ]
+    rows.append(
+        Row(
+            name=f"{where}: expected by the plan",
+            ours=expected.after.p99_ms,
+            unit="ms",
+            spread=expected.bounds.after.get("p99_ms"),
+        )
+    )
+    return rows + [
+        Row(
+            name=f"{where}: extra work, {name}",
+            ours=100 * statistics.median(each.extra for each in spent),
+            unit="%",
+            spread=(100 * min(each.extra for each in spent), 100 * max(each.extra for each in spent)),
+        )
+        for name, spent in ((PLAN, ours), *by_arm.items())
+        if name != NONE
+    ]
+
+
+def ratio_row(name: str, arm: str, ours: Sequence[Turn], theirs: Sequence[Turn], *, judged: bool) -> Row:
+    """Row of the plan beside another arm, with the interval of the median ratio."""
+    ratios = [rival.p99_ms / own.p99_ms for own, rival in zip(ours, theirs, strict=True)]
+    low, high = median_interval(ratios)
+    return Row(
+        name=name,
+        ours=statistics.median(each.p99_ms for each in ours),
+        unit="ms",
+        alternative=arm,
+        theirs=statistics.median(each.p99_ms for each in theirs),
+        ratio=statistics.median(ratios),
+        spread=(low, high),
+        met=low >= 1.0 if judged else None,
+    )
+
+
+def run(quick: bool) -> list[Row]:  # noqa: FBT001 - every benchmark is called alike
+    requests, turns = (QUICK_REQUESTS, QUICK_TURNS) if quick else (REQUESTS, TURNS)
+    return [
+        row
+        for times in (FIRST_SET, SECOND_SET)
+        for likeness in LIKENESS
+        for row in scene(times, likeness, requests, turns)
+    ]
