@@ -40,14 +40,14 @@ from kwiken.apps.demo.trial.plans import (
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.otel.write.observer import make_observer
 from kwiken.otel.write.records import RequestRecord
-from kwiken.testing.client import ServiceClient, running
+from kwiken.testing.client import ServiceClient
 from kwiken.testing.virtual_loop import simulate
 
 BUDGET = 0.02
 LIKENESS = (0.0, 0.5)  # of a call and its copy
 RATE_PER_S = 10.0
 LEARNED, PILOT = 3000, 2000  # requests without a plan, and with the first one
-REQUESTS, TURNS = 3000, 10  # of an arm in a turn, and turns
+REQUESTS, TURNS = 2000, 10  # of an arm in a turn, and turns
 QUICK_REQUESTS, QUICK_TURNS = 300, 2
 SEEDS = {FIRST_SET.name: 61, SECOND_SET.name: 6100}  # of learning; turn k of a scene adds k
 NONE, PLAN = "no copies", "the plan"
@@ -92,15 +92,15 @@ def learned(times: Times, likeness: float, folder: Path, *, seed: int) -> Learne
 
     async def main() -> Learned:
         rng = random.Random(f"{seed} arrivals")
-        async with running(world.service, seed=seed) as client:
-            await ask(client, 0, LEARNED, rng)
-            alone = write(client.requests, folder / "alone")
-            profile = learn(folder / "alone", [alone])
-            first = first_plan(profile, budget=BUDGET, seed=seed)
-            client.apply(first)
-            await ask(client, LEARNED, PILOT, rng)
-            pilot = write(client.requests[LEARNED:], folder / "pilot")
-            return learn_copies(profile, first, folder / "pilot", [pilot], budget=BUDGET, seed=seed)
+        client = world.client(None)
+        await ask(client, 0, LEARNED, rng)
+        alone = write(client.requests, folder / "alone")
+        profile = learn(folder / "alone", [alone])
+        first = first_plan(profile, budget=BUDGET, seed=seed)
+        client.apply(first)
+        await ask(client, LEARNED, PILOT, rng)
+        pilot = write(client.requests[LEARNED:], folder / "pilot")
+        return learn_copies(profile, first, folder / "pilot", [pilot], budget=BUDGET, seed=seed)
 
     return simulate(main)
 
@@ -128,9 +128,9 @@ def turn(times: Times, likeness: float, plan: Plan | None, requests: int, *, see
     world = StoryWorld(times, likeness, seed=seed)
 
     async def main() -> list[RequestRecord]:
-        async with running(world.service, plan=plan, seed=seed) as client:
-            await ask(client, 0, requests, random.Random(f"{seed} arrivals"))
-            return client.requests
+        client = world.client(plan)
+        await ask(client, 0, requests, random.Random(f"{seed} arrivals"))
+        return client.requests
 
     firsts_ms = [(record.first_item_ns - record.start_ns) / 1e6 for record in simulate(main)]
     return Turn(float(np.percentile(firsts_ms, 99)), world.copied_ms / world.work_ms)

@@ -10,6 +10,8 @@ was run on them, and were not changed since. It shares no code with the planner'
   measurement states it, so two values are tried. Shelves and stages are independent of each other.
 - **Work** of an attempt is the time for which it holds its replica. Replicas take any number of calls at
   once: the waits in their queues are part of the published times, and copies do not make them longer.
+  Replicas state no CPU time, as the work is done by servers outside of them; so kwiken charges each copy
+  with its stage's typical time.
 
 Every draw has a seed of its own, made of the seed of the run, the request, the call and the attempt. So all
 arms meet the same times, as long as they send the same attempts.
@@ -27,6 +29,12 @@ from itertools import pairwise
 from statistics import NormalDist
 
 from kwiken import Partial, Service
+from kwiken.model.plan.plan import Plan
+from kwiken.runtime.engine.executor import Executor
+from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
+from kwiken.testing.client import ServiceClient
+from kwiken.testing.virtual_loop import VirtualClock
 
 SHELVES, REPLICAS = 3, 4
 TOKENS = 8  # more of them cost only time: the race is over with the first
@@ -106,6 +114,16 @@ SECOND_SET = Times(
 )
 
 
+class OutsideWork(LocalTransport):
+    """Transport of a service whose work is done outside of its replicas, so that these state none."""
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        """Run the handler, and leave out for how long it ran."""
+        reply = await super().call(replica, call)
+        reply.busy_ms = None
+        return reply
+
+
 class StoryWorld:
     """One run of the service.
 
@@ -146,6 +164,22 @@ class StoryWorld:
                     await asyncio.sleep(wait_ms / 1e3)
                     self.work_ms += 0.0 if copy else wait_ms
                 yield token
+
+    def client(self, plan: Plan | None) -> ServiceClient:
+        """Client of the gateway's engine, in the running virtual loop, with a plan in force or none."""
+        clock = VirtualClock()
+        executor = Executor(
+            self.service,
+            OutsideWork(self.service, now=clock.monotonic),
+            replicas=local_replicas(self.service),
+            clock=clock,
+            rng=random.Random(self._seed),
+            control_share=0.0,
+        )
+        executor.apply(plan)
+        client = ServiceClient(executor, clock)
+        executor.watch(client)
+        return client
 
     def _score(self, *call: int | str) -> float:
         return random.Random(" ".join(map(str, (self._seed, *call)))).gauss()
