@@ -39,6 +39,7 @@ class FrontDoor:
     Attributes:
         answered: number of requests by HTTP status, whatever protocol they came by.
         budget: the budget of bytes, which the doors charge for requests and unread answers too.
+        streams: whether the answers of the service stream.
 
     Raises:
         DefinitionError: requests of the service cannot be read.
@@ -52,6 +53,7 @@ class FrontDoor:
         budget: ByteBudget | None = None,
     ) -> None:
         self.budget = budget if budget is not None else ByteBudget(share_of_memory(GATEWAY_SHARE))
+        self.streams = service[service.sink].streams
         self._usual_bytes = 0.0
         self._kinds = kinds
         self._executor = executor

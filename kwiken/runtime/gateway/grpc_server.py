@@ -15,14 +15,15 @@ from kwiken.otel.write.records import Entrance
 from kwiken.runtime.base.errors import DeadlineError, OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.engine.executor import Answer
+from kwiken.runtime.engine.hedged_call.context import Deliver
 from kwiken.runtime.engine.timing import timing_of
 from kwiken.runtime.gateway.front_door import FrontDoor
 from kwiken.runtime.gateway.responses import BAD_GATEWAY, Failure, judge
 from kwiken.runtime.gateway.settings import MAX_REQUEST
 from kwiken.runtime.wire.grpc.incoming_messages import IncomingCall
-from kwiken.runtime.wire.grpc.messages import answer_message, payload_of
-from kwiken.runtime.wire.grpc.server import GrpcServer
-from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK
+from kwiken.runtime.wire.grpc.messages import answer_message, payload_message, payload_of
+from kwiken.runtime.wire.grpc.server import GrpcServer, Send
+from kwiken.runtime.wire.grpc.settings import ASK_METHOD, RETRY_PUSHBACK, STREAM_METHOD
 from kwiken.runtime.wire.http_server.acceptor import max_connections
 from kwiken.runtime.wire.tls.certificates import Certificates
 from kwiken.runtime.wire.transport import wire
@@ -67,7 +68,7 @@ class GrpcGatewayServer:
         tls: Certificates | None = None,
     ) -> None:
         self._door = door
-        self._entry: Entrance | None = None
+        self._entries: dict[str, Entrance] = {}
         self._server = GrpcServer(
             ASK_METHOD,
             self._ask,
@@ -78,6 +79,7 @@ class GrpcGatewayServer:
             connections=max_connections(doors=doors),
             shared=shared,
             tls=tls,
+            streamed={STREAM_METHOD.rpartition("/")[2]: self._stream} if door.streams else {},
         )
 
     @property
@@ -92,7 +94,10 @@ class GrpcGatewayServer:
             InputError: the address cannot be bound to.
         """
         await self._server.start()
-        self._entry = Entrance(self._server.url, ASK_METHOD.removeprefix("/"), "", _status_sent)
+        self._entries = {
+            method: Entrance(self._server.url, method.removeprefix("/"), "", _status_sent)
+            for method in (ASK_METHOD, STREAM_METHOD)
+        }
         self._server.report_ready()
 
     async def report_stopping(self) -> None:
@@ -104,7 +109,22 @@ class GrpcGatewayServer:
         await self._server.stop()
 
     async def _ask(self, call: IncomingCall) -> bytes:
-        """Answer a request; an error becomes the status of the call."""
+        """Answer a request at once."""
+        return await self._serve(call, ASK_METHOD)
+
+    async def _stream(self, call: IncomingCall, send: Send) -> None:
+        """Send the items of an answer as they come, and its end."""
+
+        async def deliver(items: list[Any]) -> None:
+            for item in items:
+                await send(payload_message(msgspec.json.encode(item)))
+
+        end = await self._serve(call, STREAM_METHOD, deliver)
+        if end:
+            await send(end)
+
+    async def _serve(self, call: IncomingCall, method: str, deliver: Deliver | None = None) -> bytes:
+        """Run a request; returns the message of its answer, or none for an error, which the status tells."""
         door, context = self._door, call.context
         door.enter()
         try:
@@ -126,9 +146,11 @@ class GrpcGatewayServer:
                 parent=parent,
                 timing=timing,
                 headers=headers,
-                entry=self._entry,
+                entry=self._entries[method],
+                deliver=deliver,
             )
-            return _message_of(answer, timing=timing)
+            json = msgspec.json.encode(answer.value) if deliver is None else b""
+            return _message_of(answer, json, timing=timing)
         except Exception as error:
             found = judge(error)
             if found.is_own:
@@ -139,11 +161,11 @@ class GrpcGatewayServer:
             door.leave()
 
 
-def _message_of(answer: Answer, *, timing: bool) -> bytes:
+def _message_of(answer: Answer, json: bytes, *, timing: bool) -> bytes:
     """Message of an answer, with the timing of its request if it was asked for."""
     record = answer.record if timing else None
     return answer_message(
-        msgspec.json.encode(answer.value),
+        json,
         partial=answer.partial,
         utility=round(answer.utility, 6) if answer.partial else 1.0,
         timing_json=msgspec.json.encode(timing_of(record)) if record is not None else b"",

@@ -87,7 +87,6 @@ class Gateway:
         gateways: Sequence[str] = (),
     ) -> None:
         self._service = service
-        self._streams = service[service.sink].streams
         self._settings = settings
         self.tls = settings.certificates
         budget = ByteBudget(settings.max_bodies) if settings.max_bodies is not None else None
@@ -101,7 +100,7 @@ class Gateway:
             budget=self.door.budget,
             most=max_connections(doors=settings.doors),
             tls=settings.certificates,
-            streams=self._streams,
+            streams=self.door.streams,
         )
         self._origins = AllowedOrigins(settings.host, settings.allowed_hosts)
         self.control = Control(
@@ -271,7 +270,7 @@ class Gateway:
         except OverloadError as error:
             self.door.note_unread(error, priority=priority, parent=parent)
             raise
-        items = ItemResponse(request) if self._streams else None
+        items = ItemResponse(request) if self.door.streams else None
         try:
             answer = await self.door.answer(
                 body,

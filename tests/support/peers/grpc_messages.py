@@ -13,6 +13,15 @@ _CLASSES: dict[str, Any] = message_factory.GetMessages(list(DESCRIPTORS.file))
 Request, Answer = (_CLASSES[f"kwiken.v1.{name}"] for name in ("Request", "Answer"))
 
 
+def stream_of(channel: Any) -> Any:
+    """Stub of the front door of a service that streams."""
+    return channel.unary_stream(
+        "/kwiken.v1.Gateway/Stream",
+        request_serializer=Request.SerializeToString,
+        response_deserializer=Answer.FromString,
+    )
+
+
 def ask_of(channel: Any) -> Any:
     """Stub of the front door."""
     return channel.unary_unary(

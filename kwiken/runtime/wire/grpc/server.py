@@ -1,4 +1,4 @@
-"""gRPC server of one port: one method of ours, health, reflection, limits, and an orderly end."""
+"""gRPC server of one port: methods of ours, health, reflection, limits, and an orderly end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ import grpc
 from grpc import aio
 
 from kwiken.base.errors import InputError
+from kwiken.runtime.base.errors import OverloadError
 from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.wire.grpc.incoming_messages import RETRY_S, IncomingCall, IncomingMessages
 from kwiken.runtime.wire.grpc.settings import MAX_OVERHEAD, RETRY_PUSHBACK, server_options
@@ -25,10 +27,14 @@ from kwiken.runtime.wire.http_server.byte_budget import ByteBudget, HeldBytes
 from kwiken.runtime.wire.http_server.send_progress import SEND_S
 from kwiken.runtime.wire.tls.certificates import Certificates
 
+Send = Callable[[bytes], Awaitable[None]]
 Method = Callable[[IncomingCall], Awaitable[bytes]]
+Streamed = Callable[[IncomingCall, Send], Awaitable[None]]
 FAREWELL_S: Final = 0.25  # the longest wait, at the end, for clients to close their connections
 LOG = logging.getLogger("kwiken.gateway")
 OPEN_FILES: Final = Path("/proc/self/fd")
+NO_ROOM: Final = "too many bytes of answers are held; try again later"
+MAPPED: Final = "::ffff:"
 COPIES: Final = 2  # of an answer: grpcio's and the core's
 CALL_BYTES: Final = 40 << 10  # held for a call beside its answer, by grpcio and its core
 MIN_BYTES_PER_S: Final = 256 << 10  # by which a client has longer for a long answer
@@ -39,7 +45,7 @@ MIN_BYTES_PER_S: Final = 256 << 10  # by which a client has longer for a long an
 # A client that takes too long loses its connection: the socket is shut down, which the core treats as a
 # hang-up.
 class UnreadAnswer:
-    """Answer of one call from the moment at which it is handed to gRPC.
+    """Messages of one call, each from the moment at which it is handed to gRPC; made by the call's own task.
 
     Args:
         budget: budget of the bytes that are held for all clients.
@@ -49,16 +55,19 @@ class UnreadAnswer:
         self._most = budget.most
         self._held = HeldBytes(budget, free=0)
         self._timer: asyncio.TimerHandle | None = None
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(self.end)
 
     def begin(self, size: int, peer: str) -> bool:
-        """Charge an answer until the present task, which is grpcio's and sends it, ends.
+        """Charge a message until `end`, or until the present task, which is grpcio's and sends it, ends.
 
         Args:
-            size: length of the answer, bytes.
+            size: length of the message, bytes.
             peer: the client as gRPC names it.
 
         Returns:
-            Whether the budget has room for the answer.
+            Whether the budget has room for the message.
         """
         # A budget that does not hold a long answer has room for one at a time.
         if not self._held.hold(min(COPIES * size + CALL_BYTES, self._most)):
@@ -66,13 +75,10 @@ class UnreadAnswer:
             return False
         limit_s = SEND_S + size / MIN_BYTES_PER_S
         self._timer = asyncio.get_running_loop().call_later(limit_s, self._hang_up, peer)
-        task = asyncio.current_task()
-        assert task is not None
-        task.add_done_callback(self._end)
         return True
 
-    def _end(self, task: object) -> None:
-        del task
+    def end(self, _: object = None) -> None:
+        """The client has taken the message, or the call has ended."""
         self._held.release()
         if self._timer is not None:
             self._timer.cancel()
@@ -97,17 +103,20 @@ def hang_up(peer: str) -> None:
         # An error: no socket, one without a peer, or closed meanwhile.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(file.name))) as sock:
             address = sock.getpeername()
-            if isinstance(address, tuple) and (address[0], str(address[1])) == client:
+            # gRPC's sockets are IPv6, with IPv4's addresses mapped into it, which its names do not show.
+            if isinstance(address, tuple) and (address[0].removeprefix(MAPPED), str(address[1])) == client:
                 sock.shutdown(socket.SHUT_RDWR)
 
 
 class GrpcServer:
-    """gRPC server with one method.
+    """gRPC server of one service.
 
     Args:
-        method: name of the method, as `/PACKAGE.SERVICE/METHOD`.
+        method: name of the method that answers once, as `/PACKAGE.SERVICE/METHOD`.
         handler: answers a call, whose message it asks for; cancelled when the client cancels, its deadline
             passes or its connection is lost.
+        streamed: handlers of further methods of the same service by their names, such as `METHOD`; each sends
+            its messages itself, one after the other.
         port: port to listen on; 0 for any free port.
         max_body: longest payload of a message, bytes.
         budget: budget of the bytes that are held for all clients together.
@@ -128,8 +137,10 @@ class GrpcServer:
         connections: int,
         shared: bool = False,
         tls: Certificates | None = None,
+        streamed: Mapping[str, Streamed] = {},
     ) -> None:
         self._tls = tls
+        self._streamed = streamed
         self._budget = budget
         self._method = method
         self._handler = handler
@@ -162,9 +173,10 @@ class GrpcServer:
         self._messages = IncomingMessages(self._budget, max_message=self._max_body + MAX_OVERHEAD)
         # As a stream of messages, of which one is read: gRPC asks for a single message by itself, and then
         # holds whatever has come of it.
-        server.add_registered_method_handlers(
-            service, {name: grpc.stream_unary_rpc_method_handler(self._answer)}
-        )
+        methods = {name: grpc.stream_unary_rpc_method_handler(self._answer)}
+        for each, handler in self._streamed.items():
+            methods[each] = grpc.stream_stream_rpc_method_handler(partial(self._stream, handler))
+        server.add_registered_method_handlers(service, methods)
         self._standard = StandardServices(service, self._messages)
         server.add_generic_rpc_handlers(self._standard.handlers())
         self._port = self._bind(server)
@@ -206,7 +218,7 @@ class GrpcServer:
         del answer  # which the error would hold
         if context.code() in {None, grpc.StatusCode.OK}:
             context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
-            context.set_details("too many bytes of answers are held; try again later")
+            context.set_details(NO_ROOM)
             context.set_trailing_metadata(((RETRY_PUSHBACK, str(round(RETRY_S * 1e3))),))
         # Not by a return, with which grpcio sends an empty message before the status: a client that takes no
         # bytes would hold the call for good.
@@ -215,6 +227,23 @@ class GrpcServer:
         finally:
             del call, context  # the context holds this error, whose traceback holds this frame
         raise AssertionError("an abort raises")
+
+    async def _stream(self, handler: Streamed, requests: Any, context: Any) -> None:
+        del requests
+        assert self._messages is not None
+        call = IncomingCall(context, self._messages, self._budget)
+        unread = UnreadAnswer(self._budget)
+
+        async def send(message: bytes) -> None:
+            if not unread.begin(len(message), context.peer()):
+                raise OverloadError(NO_ROOM, retry_after_s=RETRY_S)
+            await context.write(message)
+            unread.end()  # not after an error: what gRPC has of the message stays until the call ends
+
+        try:
+            await handler(call, send)
+        finally:
+            call.release()
 
     def _bind(self, server: Any) -> int:
         """Bind a server to the address; returns its port.

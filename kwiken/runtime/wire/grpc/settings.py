@@ -9,6 +9,7 @@ from kwiken.runtime.wire.http_server.byte_budget import UNCOUNTED_BYTES
 Options = tuple[tuple[str, int], ...]
 
 ASK_METHOD: Final = "/kwiken.v1.Gateway/Ask"
+STREAM_METHOD: Final = "/kwiken.v1.Gateway/Stream"
 # Metadata by which a server tells a client with a retry policy when to send a request again, if at all.
 RETRY_PUSHBACK: Final = "grpc-retry-pushback-ms"
 

@@ -24,7 +24,7 @@ from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
-from tests.support.peers.grpc_messages import Answer, Request, ask_of
+from tests.support.peers.grpc_messages import Answer, Request, ask_of, stream_of
 from tests.support.runtime.waiting import found, until
 from tests.support.services.http import service
 
@@ -240,3 +240,10 @@ async def test_a_stopping_gateway_finishes_what_runs_and_refuses_what_comes() ->
         assert (code, reason, pushback) == (StatusCode.UNAVAILABLE, "the gateway is stopping", "1000")
         assert (await slow).json == '{"said":"HI0 HI1"}'
         await stopping
+
+
+async def test_a_service_that_does_not_stream_has_no_method_for_streams() -> None:
+    async with opened() as door:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await stream_of(door.channel)(Request(json='{"text": "hi"}')).read()
+        assert caught.value.code() is StatusCode.UNIMPLEMENTED
