@@ -132,7 +132,9 @@ def turn(times: Times, likeness: float, plan: Plan | None, requests: int, *, see
         await ask(client, 0, requests, random.Random(f"{seed} arrivals"))
         return client.requests
 
-    firsts_ms = [(record.first_item_ns - record.start_ns) / 1e6 for record in simulate(main)]
+    records = simulate(main)
+    firsts_ms = [(each.first_item_ns - each.start_ns) / 1e6 for each in records if each.first_item_ns]
+    assert len(firsts_ms) == requests
     return Turn(float(np.percentile(firsts_ms, 99)), world.copied_ms / world.work_ms)
 
 
