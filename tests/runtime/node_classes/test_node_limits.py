@@ -181,6 +181,7 @@ async def test_a_start_that_is_cancelled_leaves_no_groups(method: LimitMethod, t
     start.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await start
+    await asyncio.get_running_loop().shutdown_default_executor()
     assert groups() == before
 
 
