@@ -319,6 +319,24 @@ async def test_a_slow_message_gives_way_to_a_more_urgent_one(monkeypatch: pytest
         await until(lambda: running.gateway.door.budget.taken == 0)
 
 
+async def test_slow_messages_that_hold_the_whole_budget_leave_room_for_answers() -> None:
+    """Bytes of an answer that is there go before those that are only reserved."""
+    async with doors() as running, running.channel() as channel, contextlib.AsyncExitStack() as stack:
+        budget = running.gateway.door.budget
+        budget.most = 2 * (MESSAGE + (64 << 10))
+        client = stack.enter_context(closing(Http2Client(running.port)))
+        for stream in client.open(ASK, count=2):
+            client.write(stream, unfinished(MESSAGE)[:100_000])
+        await until(lambda: budget.left == 0)
+        assert (await ask_of(channel)(Request(json='{"text": "a"}'), timeout=PATIENCE_S)).json
+
+        def one_gave_way() -> bool:
+            client.read()
+            return len(client.ended) == 1
+
+        await until(one_gave_way)
+
+
 def test_a_message_of_many_unknown_fields_is_refused_early() -> None:
     """Two million fields took a second of the loop; a few that a version to come may add are skipped."""
     field = b"\x50\x01"

@@ -97,6 +97,7 @@ class IncomingMessages:
         self._slow = _Ranks()  # those of them whose longest message the budget has been charged for
         self._places = asyncio.Semaphore(MAX_UNCHARGED)
         self._operations = Operations()
+        budget.reclaim = self._reclaim
 
     @property
     def awaited(self) -> int:
@@ -168,7 +169,8 @@ class IncomingMessages:
         3. There is none, so the call itself is turned away.
         """
         while not sender.ended:
-            if self._budget.take(self._reserve):  # 1.
+            if self._reserve <= self._budget.left:  # 1.
+                self._budget.take(self._reserve)
                 self._free(sender)
                 sender.reserved = True
                 self._slow.add(sender)
@@ -178,6 +180,15 @@ class IncomingMessages:
                 self._turn_away(sender, TOO_LONG)
                 return
             self._turn_away(least, TOO_LONG)  # 2.
+
+    def _reclaim(self, count: int) -> bool:
+        """Turn away calls that still send, for the sake of bytes of a message or an answer that is there."""
+        if count > self._slow.count * self._reserve:
+            return False
+        for _ in range(-(-count // self._reserve)):
+            if (least := self._slow.least()) is not None:
+                self._turn_away(least, TOO_LONG)
+        return True
 
     def _gives_way(self, held: _Sender, sender: _Sender) -> bool:
         if held.priority != sender.priority:

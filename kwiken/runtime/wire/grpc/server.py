@@ -213,13 +213,13 @@ class GrpcServer:
             answer = await self._handler(call)
         finally:
             call.release()
-        if UnreadAnswer(self._budget).begin(len(answer), context.peer()):
-            return answer
-        del answer  # which the error would hold
-        if context.code() in {None, grpc.StatusCode.OK}:
+        if context.code() in {None, grpc.StatusCode.OK}:  # refusals have no bytes that would have to fit
+            if UnreadAnswer(self._budget).begin(len(answer), context.peer()):
+                return answer
             context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
             context.set_details(NO_ROOM)
             context.set_trailing_metadata(((RETRY_PUSHBACK, str(round(RETRY_S * 1e3))),))
+        del answer  # which the error would hold
         # Not by a return, with which grpcio sends an empty message before the status: a client that takes no
         # bytes would hold the call for good.
         try:

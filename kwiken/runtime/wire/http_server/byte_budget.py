@@ -5,6 +5,7 @@ Whoever holds bytes for a client has a `HeldBytes`, which charges them to the se
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kwiken.base.machine.memory import memory_limit
@@ -22,11 +23,16 @@ class ByteBudget:
 
     Args:
         most: largest number of bytes, 0 or more.
+
+    Attributes:
+        reclaim: gives back at least some number of bytes that are reserved for what has not arrived; returns
+            whether as many were reserved. None where nothing is reserved.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.taken = 0
+        self.reclaim: Callable[[int], bool] | None = None
 
     @property
     def left(self) -> int:
@@ -35,7 +41,7 @@ class ByteBudget:
 
     def take(self, count: int) -> bool:
         """Take a number of bytes if all of them fit; returns whether they did."""
-        if count > self.left:
+        if count > self.left and not (self.reclaim and self.reclaim(count - self.left)):
             return False
         self.taken += count
         return True
