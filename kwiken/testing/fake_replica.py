@@ -126,7 +126,7 @@ class FakeTransport:
         self._local = LocalTransport(service, now=now)
         self._codecs = {name: codec_of(service, name) for name in service.stages}
         self._fakes: dict[str, FakeReplica] = {}
-        self._streams = service.sink if service[service.sink].streams else None
+        self._streams = {name for name, stage in service.stages.items() if stage.streams}
         self.replicas: dict[str, list[Replica]] = {}
         for name in fakes:
             service[name]  # raises for an unknown stage
@@ -165,7 +165,7 @@ class FakeTransport:
             value = fake.answer(*call.args) if callable(fake.answer) else fake.answer
             codec = self._codecs[call.stage]
             fit = codec.fit if codec is not None else _unchanged
-            if self._streams == call.stage:
+            if call.stage in self._streams:
                 items = cast("AsyncGenerator[Any]", value) if inspect.isasyncgen(value) else _each(value)
                 failure = partial(HandlerError, call.stage)
                 stream = LocalItems(items, fit, lambda error: failure(*kind_and_message(error)), self._now)

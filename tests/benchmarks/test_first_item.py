@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plans.bench_first_item import Turn, ratio_row, turn
-from benchmarks.plans.first_item_world import FIRST_SET, NORMAL, SECOND_SET, Published, Times
+from benchmarks.in_process.bench_first_item import Turn, ratio_row, turn
+from benchmarks.in_process.first_item_world import FIRST_SET, NORMAL, SECOND_SET, Published, Times
 
 SETS = pytest.mark.parametrize("times", [FIRST_SET, SECOND_SET], ids=lambda times: times.name)
 

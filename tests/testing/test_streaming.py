@@ -12,7 +12,7 @@ import pytest
 from kwiken.base.errors import DefinitionError
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue, Stage
-from kwiken.otel.write.records import Outcome
+from kwiken.otel.write.records import AttemptKind, Outcome
 from kwiken.runtime.base.errors import DeadlineError, HandlerError, LostError
 from kwiken.testing.client import running
 from kwiken.testing.fake_replica import FakeReplica
@@ -229,13 +229,103 @@ def test_a_stage_that_cannot_stream_is_refused_when_it_is_defined(
         Service.of("svc", [Stage(name="s", **settings)])
 
 
-def test_only_the_last_stage_may_stream() -> None:
-    async def after(item: int) -> int:
+def _chain(replicas: int = 1, **settings: Any) -> tuple[Service, list[list[str]]]:
+    """Service whose first and last stages stream, and the lists that its second stage got."""
+    service, lists = Service("chain"), list[list[str]]()
+
+    @service.stage(replicas=replicas, **settings)
+    async def draft(count: int) -> AsyncIterator[str]:
+        for number in range(count):
+            await asyncio.sleep(0.1)
+            if number == 7:
+                raise ValueError("no seventh")
+            yield f"word {number}"
+
+    @service.stage(after=[draft])
+    async def edit(words: list[str] | None) -> list[str]:
+        lists.append(words or [])
+        return [word.upper() for word in words or []]
+
+    @service.stage(after=[edit])
+    async def tell(words: list[str]) -> AsyncIterator[str]:
+        for word in words:
+            await asyncio.sleep(0.01)
+            yield word
+
+    service.check()
+    return service, lists
+
+
+@virtual_time
+async def test_items_of_an_inner_stage_are_joined_to_a_list_and_only_those_of_the_last_one_are_taken() -> (
+    None
+):
+    service, lists = _chain()
+    taken: list[Any] = []
+
+    async def deliver(items: list[Any]) -> None:
+        taken.extend(items)
+
+    async with running(service) as client:
+        assert (await client.ask(2)).value == ["WORD 0", "WORD 1"]
+        assert (await client.ask(3, deliver=deliver)).value == []
+        assert taken == ["WORD 0", "WORD 1", "WORD 2"]
+        assert (await client.ask(0)).value == []
+        with pytest.raises(HandlerError, match="stage 'draft': ValueError: no seventh"):
+            await client.ask(8)
+        record = client.requests[1]
+    assert lists == [["word 0", "word 1"], ["word 0", "word 1", "word 2"], []]
+    assert record.first_item_ns is not None
+    assert record.first_item_ns - record.start_ns == pytest.approx(310e6), "of the last stage"
+    draft = next(stage for stage in record.stages if stage.name == "draft")
+    assert draft.first_item_ns is not None
+    assert draft.first_item_ns - draft.start_ns == pytest.approx(100e6)
+    assert draft.end_ns - draft.start_ns == pytest.approx(300e6)
+
+
+@virtual_time
+async def test_the_race_of_an_inner_stage_is_decided_by_its_first_item() -> None:
+    service, _ = _chain(2, idempotent=True, reissue=Reissue(after_ms=150.0))
+    slow, quick = FakeReplica(latency_ms=3000), FakeReplica()
+    async with running(service, replicas={"draft": [slow, quick]}) as client:
+        for _ in range(10):
+            assert (await client.ask(4)).value == [f"WORD {number}" for number in range(4)]
+        copied = [each for each in client.attempts("draft") if each.kind is AttemptKind.REISSUE]
+        assert len(copied) == len(slow.calls) > 0
+        assert {each.outcome for each in copied} == {Outcome.WON}
+        assert all(
+            request.first_item_ns and request.first_item_ns - request.start_ns < 700e6
+            for request in client.requests
+        )
+
+
+@virtual_time
+async def test_an_optional_stage_whose_stream_breaks_off_leaves_none() -> None:
+    service, lists = _chain(optional=True)
+    async with running(service) as client:
+        assert (await client.ask(8)).partial
+        assert (await client.ask(1)).value == ["WORD 0"]
+    assert lists == [[], ["word 0"]]
+
+
+def test_the_stage_after_a_stream_takes_the_list_of_its_items() -> None:
+    async def one(item: int) -> int:
         return item
 
-    stages = [Stage(name="s", handler=_items), Stage(name="t", after=("s",), handler=after)]
-    with pytest.raises(DefinitionError, match="stage 's': only the last stage may stream yet, and 't' comes"):
-        Service.of("svc", stages)
+    async def other(items: list[str]) -> int:
+        return len(items)
+
+    async def fitting(items: list[int]) -> int:
+        return len(items)
+
+    stage = Stage(name="s", handler=_items)
+    for handler, takes in ((one, "int"), (other, r"list\[str\]")):
+        service = Service.of("svc", [stage, Stage(name="t", after=("s",), handler=handler)])
+        with pytest.raises(
+            DefinitionError, match=rf"stage 't': takes {takes} from 's', which streams: .* list\[int\]"
+        ):
+            service.check()
+    Service.of("svc", [stage, Stage(name="t", after=("s",), handler=fitting)]).check()
 
 
 def test_a_stream_without_annotations_has_items_of_any_type() -> None:

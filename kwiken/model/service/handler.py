@@ -61,6 +61,16 @@ def signature_of(stage: Stage) -> Signature:
     )
 
 
+def answer_type(stage: Stage) -> Any:
+    """Type of the answer of one call as the stages after it take it: of a stream, the list of its items.
+
+    Raises:
+        DefinitionError: as of `signature_of`.
+    """
+    output = signature_of(stage).output
+    return list[output] if stage.streams else output  # type: ignore[valid-type]  # built at run time
+
+
 def _streamed_type(stage: Stage, hints: Mapping[str, Any]) -> Any:
     """Type of the items of a stage that streams.
 

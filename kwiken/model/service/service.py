@@ -9,7 +9,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
-from kwiken.model.service.handler import Signature, check_handler, item_type, signature_of, type_name
+from kwiken.model.service.handler import (
+    Signature,
+    answer_type,
+    check_handler,
+    item_type,
+    signature_of,
+    type_name,
+)
 from kwiken.model.service.remote import SHARD, input_names, templates_of
 from kwiken.model.service.request_kinds import RequestKinds
 from kwiken.model.service.stage import NAME, Handler, Partial, Reissue, Stage
@@ -239,10 +246,6 @@ class Service:
         for parent in stage.after:
             if parent not in self._stages:
                 raise DefinitionError(_unknown_parent(parent, self._stages), stage=stage.name)
-            if self._stages[parent].streams:
-                raise DefinitionError(
-                    f"only the last stage may stream yet, and {stage.name!r} comes after it", stage=parent
-                )
         if stage.handler is not None:
             check_handler(stage, self._stages)
             self._by_handler.setdefault(stage.handler, []).append(stage.name)
@@ -323,11 +326,12 @@ class Service:
             parent = self._stages[name]
             if parent.handler is None:
                 continue
-            answer = signature_of(parent).output
+            answer = answer_type(parent)
             taken = item_type(wanted) if parent.fanout > 1 else wanted
             if not can_become(answer, taken):
+                verb = "streams: its items come as" if parent.streams else "answers"
                 raise DefinitionError(
-                    f"takes {type_name(taken)} from {name!r}, which answers {type_name(answer)}",
+                    f"takes {type_name(taken)} from {name!r}, which {verb} {type_name(answer)}",
                     stage=stage.name,
                 )
 
@@ -354,7 +358,7 @@ class Service:
         parent = self._stages[stage.after[index]]
         if parent.handler is None:
             return Any
-        answer = signature_of(parent).output
+        answer = answer_type(parent)
         return Partial[answer] if parent.fanout > 1 else answer  # type: ignore[valid-type]  # built at run time
 
     def signature(self, name: str) -> Signature:

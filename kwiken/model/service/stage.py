@@ -117,7 +117,8 @@ class Stage:
         handler: coroutine function that takes the parents' answers (a source takes the request), the keyword
             `shard` where `fanout` is above 1, and the keyword `threads` where `threads` is above 1. None in a
             definition read from a file. An asynchronous generator, `async def ... -> AsyncIterator[T]` with
-            `yield`, streams: each item goes to the client as it comes. Of a stage with `remote` only the
+            `yield`, streams: each item of a last stage goes to the client as it comes, and those of another
+            one are the list that the stage after it takes. Of a stage with `remote` only the
             annotations count: they are the types of its input and answer, and the function is never called.
         remote: call of a foreign service that serves the stage, as `HttpCall` or `GrpcCall`; a text `http://`
             or `grpc://` stands for either with its defaults. None for a stage that kwiken's replicas serve.

@@ -83,3 +83,39 @@ def test_a_profile_of_streams_has_the_times_to_their_first_items(tmp_path: Path)
     assert min(lengths) >= STREAM_MS, "the spans themselves last as long as the stream"
     named = [span["name"] for span in spans if any(e["name"] == "first_item" for e in span.get("events", ()))]
     assert (named.count("request"), named.count("a")) == (150, 300)
+
+
+def test_a_stream_that_another_stage_takes_whole_is_a_stage_to_its_first_item_and_then_time_of_the_request(
+    tmp_path: Path,
+) -> None:
+    gateway = make_observer("shop", traces=tmp_path)
+    for number in range(150):
+        request = streamed(number, 10.0 + number % 7)
+        request.first_item_ns = None
+        (inner,) = request.stages
+        whole = inner.end_ns
+        request.end_ns = whole + 20 * MS
+        attempt = AttemptRecord(
+            number * 10 + 5,
+            0,
+            0,
+            AttemptKind.PRIMARY,
+            "r1",
+            "n",
+            whole,
+            request.end_ns,
+            Outcome.WON,
+            busy_ms=1.0,
+        )
+        after = StageRecord(
+            number * 10 + 4, "b", ("a",), 1, whole, request.end_ns, attempts=[attempt], idempotent=True
+        )
+        request.stages.append(after)
+        gateway.request_finished(request)
+    gateway.close()
+    profile = fit_profile([tmp_path])
+    assert sorted(set(profile.stage("a").latency_ms.round(3))) == [10.0 + number for number in range(7)]
+    assert set(profile.stage("b").latency_ms.round(3)) == {20.0}
+    assert profile.latency_ms == pytest.approx(profile.stage("a").latency_ms + STREAM_MS + 20.0)
+    own = profile.stage("shop:request (own time)")
+    assert own.latency_ms == pytest.approx([STREAM_MS] * 150, abs=0.01)

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
@@ -62,7 +63,7 @@ class Front:
 
 
 @contextlib.asynccontextmanager
-async def front(**settings: Any) -> AsyncIterator[Front]:
+async def front(service: Service = service, **settings: Any) -> AsyncIterator[Front]:
     async with contextlib.AsyncExitStack() as ends:
         transport = await ends.enter_async_context(FrameTransport(service, raw=True))
         session = await ends.enter_async_context(aiohttp.ClientSession())
@@ -231,6 +232,34 @@ async def test_the_budget_of_held_bytes_ends_a_stream_whose_item_finds_no_room()
         assert (status, "too many bytes of answers are held" in lines[-1]["error"]) == (503, True)
         gateway.gateway.door.budget.give((1 << 20) - 50_000)
         assert gateway.gateway.door.budget.taken == 0
+
+
+async def test_items_of_an_inner_stage_are_charged_until_the_stage_after_it_has_their_list() -> None:
+    joined = Service("joined")
+    taken: list[int] = []
+
+    @joined.stage()
+    async def words(count: int) -> AsyncIterator[str]:
+        for _ in range(count):
+            yield "x" * 10_000
+
+    @joined.stage(after=[words])
+    async def length(words: list[str]) -> int:
+        taken.append(gateway.gateway.door.budget.taken)
+        return sum(map(len, words))
+
+    async with front(joined, max_bodies=1 << 20) as gateway:
+        for count, status in ((0, 200), (20, 200), (200, 503), (50, 200)):
+            async with gateway.session.post(
+                gateway.gateway.url + "/v1/request", data=str(count), headers=HEADERS
+            ) as response:
+                answer = await response.json()
+                assert response.status == status, answer
+                assert status != 200 or answer["answer"] == count * 10_000
+            assert gateway.gateway.door.budget.taken == 0
+    assert taken[0] == 0
+    assert taken[1] > 100_000
+    assert taken[2] > 400_000
 
 
 async def test_the_work_of_all_items_is_metered_and_a_copy_is_charged_to_the_first_alone() -> None:

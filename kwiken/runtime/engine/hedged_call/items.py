@@ -14,6 +14,8 @@ from kwiken.runtime.wire.transport.base import ItemStream
 async def hand_on(site: CallSite, stream: ItemStream, won: Attempt) -> list[Any]:
     """Hand on all items of a stage that streams; returns them if nobody takes them as they come.
 
+    Stages after it take the list of all items, and so does a caller that states no taker.
+
     There are two time limits: 1. that of the stage, for each wait for an item; 2. the request's deadline, for
     all items, and for the time in which their taker takes them.
 
@@ -25,8 +27,10 @@ async def hand_on(site: CallSite, stream: ItemStream, won: Attempt) -> list[Any]
         KwikenError: the stream broke off; see `ItemStream.pull`.
     """
     request, now = site.request, site.shared.now
-    request.first_item = won.ended
-    deliver, collected, count = request.deliver, list[Any](), 0
+    deliver, collected, count = None, list[Any](), 0
+    if not site.stage.children:
+        deliver, request.first_item = request.deliver, won.ended
+    stream.kept = deliver is None
     limit_s = site.stage.timeouts.answer
     at = f"stage {site.stage.name!r}: replica {won.target.replica.id}"
     left_s, waits = inf, True

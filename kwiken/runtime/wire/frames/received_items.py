@@ -145,7 +145,7 @@ class ReceivedItems(ItemStream):
 
     def _release(self) -> None:
         """Release the bytes of the items that were taken last."""
-        if self._lent and self._call.held is not None:
+        if self._lent and not self.kept and self._call.held is not None:
             self._call.held.add(-self._lent)
         self._lent = 0
 

@@ -126,14 +126,16 @@ class ItemStream(Stream):
 
     Attributes:
         busy_ms: working time of the whole call, milliseconds; known at its end, None where unknown.
+        kept: whether items that were pulled stay in memory, and their bytes charged to the request.
     """
 
     busy_ms: float | None = None
+    kept: bool = False
 
     async def pull(self) -> list[Any]:
         """Wait for further items and take all that are there; none at the end.
 
-        The items of the last `pull` are done with by then: their bytes are released, and others may come.
+        The items of the last `pull` are done with by then: their bytes are released, unless `kept`.
 
         Raises:
             LostError, UnfitError, HandlerError: as of `rest`.

@@ -27,7 +27,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from benchmarks.harness import Row, median_interval
-from benchmarks.plans.first_item_world import FIRST_SET, SECOND_SET, TOKENS, StoryWorld, Times
+from benchmarks.in_process.first_item_world import FIRST_SET, SECOND_SET, TOKENS, StoryWorld, Times
 from kwiken.apps.demo.trial.plans import (
     LEDGER,
     P95_COPIED,
