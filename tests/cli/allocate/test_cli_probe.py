@@ -11,11 +11,7 @@ from kwiken.allocator.contention.calibration import CALIBRATION_LEVELS, calibrat
 from kwiken.allocator.contention.machine_probe import MachineProbe, probe_from_json, probe_to_json
 from kwiken.allocator.workloads.measurements import measurements_from_text
 from kwiken.allocator.workloads.sources import SOURCES
-from kwiken.base.errors import InputError
-from kwiken.cli.allocate.probing.probe_stage import chosen_sources
-from kwiken.model.profile.codec import profile_to_json
 from kwiken.probes.recorded import RECORDED_HISTORY
-from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
 from tests.support.project.compilers import needs_compiler
 
@@ -131,7 +127,6 @@ def test_requests_are_needed(tmp_path: Path) -> None:
 
 
 def test_a_stage_is_not_measured_twice_under_one_name(requests: str, tmp_path: Path) -> None:
-    from kwiken.probes.recorded import RECORDED_HISTORY
 
     out = tmp_path / "mine.toml"
     entry = '[[workloads]]\nname = "hello/tidy"\nmeasure = "rate"\n'
@@ -188,38 +183,6 @@ def test_no_compiler_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     refused(run("probe", "machine", "--source", "l1d"), "needs a C compiler and found none: install gcc or")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--sources", "auto", "--source", "disk"), "--sources: does not go with --source or --all"),
-        (("--sources", "auto", "--all"), "--sources: does not go with --source or --all"),
-        (("--profile", "p.json"), "--profile: needs --sources auto"),
-        (("--target-p99", "5ms"), "--target-p99: needs --sources auto"),
-        (("--sources", "auto", "--target-p99", "5ms"), "--target-p99: needs --profile"),
-    ],
-)
-def test_options_of_sources_that_contradict_one_another_are_refused(
-    options: tuple[str, ...], words: str
-) -> None:
-    refused(run("probe", "stage", HELLO, "--stage", "greet", "--requests", "r.jsonl", *options), words)
-
-
-def test_sources_follow_from_the_tail_of_the_service(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    profile = tmp_path / "profile.json"
-    profile.write_text(profile_to_json(small_profile()))
-    known = measurements_from_text(RECORDED_HISTORY.read_text(), where="history", min_workloads=0)
-    found = {}
-    for stage in ("lookup", "spell"):
-        found[stage] = chosen_sources(known, stage, str(profile), None, to_stdout=True)
-        assert 2 <= len(found[stage]) <= len(known.tolerated.labels)
-        assert "targets missed unmeasured" in capsys.readouterr().out
-    loose = chosen_sources(known, "lookup", str(profile), "100s", to_stdout=True)
-    assert len(loose) == 2 < max(len(each) for each in found.values())
-    with pytest.raises(InputError, match="has no stage 'cart'; there are spell, lookup, audit"):
-        chosen_sources(known, "cart", str(profile), None, to_stdout=True)
-    with pytest.raises(InputError, match="is missed already"):
-        chosen_sources(known, "lookup", str(profile), "1ms", to_stdout=True)
-    with pytest.raises(InputError, match="must be a latency"):
-        chosen_sources(known, "lookup", str(profile), "soon", to_stdout=True)
+def test_sources_are_named_one_by_one() -> None:
+    words = ("probe", "stage", HELLO, "--stage", "greet", "--requests", "r.jsonl", "--sources", "auto")
+    refused(run(*words), "--sources was removed; use --source NAME for each")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,12 +19,9 @@ from kwiken.base.errors import InputError
 from kwiken.base.machine.files import MIB
 from kwiken.cli.allocate.probing.run_probe import run_probe
 from kwiken.cli.shared.options import (
-    LATENCY_FORM,
     Real,
     json_option,
-    load_profile,
     load_service,
-    milliseconds,
     needs_extra,
     removed_option,
 )
@@ -34,103 +30,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kwiken.allocator.contention.error_intervals import SourcePlan
     from kwiken.allocator.contention.machine_probe import MachineProbe
     from kwiken.allocator.contention.measured_stage import StageProbe
     from kwiken.allocator.contention.stage_plan import ProbePlan
     from kwiken.allocator.workloads.measurements import Measurements
-    from kwiken.model.profile.profile import Profile
     from kwiken.probes.stage import StageProber, StageTarget
 
 MAX_MEASUREMENTS: Final = 64 * MIB
 MAX_REQUESTS: Final = 16 * MIB
 MAX_MACHINE: Final = 4 * MIB
 MAX_SPEED: Final = 1.0  # a quota makes no processor faster
-QOS: Final = 0.95  # share of its performance that a stage keeps where no profile says what its service bears
-ROOM: Final = 1.05  # of the profile's p99, where no target is given
-REQUESTS: Final = 20_000  # that are replayed for each factor on the stage's latencies
-MAX_SHOWN_ERROR: Final = 0.5  # largest error that is tried: an interval that ends there has no end
-
-
-def chosen_sources(
-    known: Measurements,
-    stage: str,
-    profile_file: str | None,
-    target_p99: str | None,
-    *,
-    to_stdout: bool,
-) -> tuple[str, ...]:
-    """Names of the sources to measure, the one whose error costs most first; shows why.
-
-    Args:
-        known: history, whose workloads stand for the stage and for its neighbours.
-        stage: name of the stage, as in the profile.
-        profile_file: profile of the service; None where the stage's own performance counts.
-        target_p99: p99 that the service must keep, as a text; None for 5% above the profile's.
-        to_stdout: whether the table goes to stdout, and not to stderr.
-
-    Raises:
-        InputError: names the stage that the profile does not have, or a target that is missed already.
-    """
-    from kwiken.allocator.contention.error_intervals import sources_to_measure
-
-    if not known.tolerated.labels:
-        raise InputError("the history has no scores of contention", where="--sources")
-    slowdown = 1.0 / QOS
-    if profile_file is None:
-        note("no --profile: the stage is to keep 95% of its own performance, whatever its service bears")
-    else:
-        slowdown = _slowdown(load_profile(profile_file), stage, profile_file, target_p99)
-        note(f"the service keeps its p99 while {stage!r} takes up to {slowdown:.2f} times as long")
-    found = sources_to_measure(
-        known.tolerated.rows, known.caused.rows, slowdown, tuple(known.tolerated.labels)
-    )
-    _show_sources(found, to_stdout=to_stdout)
-    return found.sources
-
-
-def _slowdown(profile: Profile, stage: str, where: str, target_p99: str | None) -> float:
-    from kwiken.allocator.contention.error_intervals import allowed_slowdown
-    from kwiken.tail.simulation.trace_driven import simulate
-
-    names = [each.name for each in profile.stages]
-    if stage not in names:
-        raise InputError(f"has no stage {stage!r}; there are {', '.join(names)}", where=where)
-
-    def p99_ms(factor: float) -> float:
-        slower = tuple(
-            replace(each, calls_ms=each.calls_ms * factor) if each.name == stage else each
-            for each in profile.stages
-        )
-        return simulate(replace(profile, stages=slower), None, requests=REQUESTS).before.p99_ms
-
-    today_ms = p99_ms(1.0)
-    target_ms = ROOM * today_ms if target_p99 is None else milliseconds(target_p99)
-    if target_ms is None:
-        raise InputError(
-            f"must be a latency such as {LATENCY_FORM}, not {target_p99!r}", where="--target-p99"
-        )
-    if today_ms > target_ms:
-        raise InputError(f"is missed already: the profile's p99 is {today_ms:.4g} ms", where="--target-p99")
-    return allowed_slowdown(p99_ms, target_ms)
-
-
-def _show_sources(found: SourcePlan, *, to_stdout: bool) -> None:
-    def bound(points: float) -> str:
-        return "any" if points >= MAX_SHOWN_ERROR else f"{points:.2f}"
-
-    rows = [
-        (
-            each.source,
-            bound(each.under),
-            bound(each.over),
-            f"{each.missed:.1%}",
-            "yes" if each.measured else "",
-        )
-        for each in found.intervals
-    ]
-    columns = ("source", "too low by", "too high by", "targets missed unmeasured", "measured")
-    print_table("how far a tolerated score may be off", columns, rows, to_stderr=not to_stdout)
 
 
 async def stage_prober(
@@ -172,21 +81,12 @@ async def stage_prober(
     help="Measurements whose reference and history a new file takes.  [default: those recorded with kwiken]",
 )
 @click.option("--name", help="Name of the workload.  [default: SERVICE/STAGE]")
-@click.option("--source", "sources", multiple=True, metavar="NAME", help="Source of contention to ramp.")
 @click.option(
-    "--sources",
-    "choice",
-    type=click.Choice(("auto",)),
-    help="auto: first those whose error would cost most targets, and fewer where the tail does not pass "
-    "through.  [default: the two that tell most]",
-)
-@click.option(
-    "--profile", "profile_file", metavar="PROFILE", help="Profile of the service, for --sources auto."
-)
-@click.option(
-    "--target-p99",
-    metavar="TIME",
-    help="p99 that the service must keep, for --sources auto.  [default: 5% above that of the profile]",
+    "--source",
+    "sources",
+    multiple=True,
+    metavar="NAME",
+    help="Source of contention to ramp.  [default: the two that tell most]",
 )
 @click.option("--all", "whole", is_flag=True, help="Measure everything that the history has; takes minutes.")
 @click.option(
@@ -207,6 +107,9 @@ async def stage_prober(
     show_default=True,
     help="Seconds of one measurement; at most 75 are made.",
 )
+@removed_option("--sources", "--source NAME for each; the default takes the two that tell most")
+@removed_option("--profile", "--source NAME, as --sources auto is gone")
+@removed_option("--target-p99", "--source NAME, as --sources auto is gone")
 @removed_option("--sensitivity", "the sources that are ramped, whose scores classify reads", flag=True)
 @removed_option("--rate", "the sources that are ramped, whose scores classify reads")
 @json_option
@@ -220,9 +123,6 @@ def command(
     history: str | None,
     name: str | None,
     sources: tuple[str, ...],
-    choice: str | None,
-    profile_file: str | None,
-    target_p99: str | None,
     whole: bool,
     classes: tuple[str, ...],
     machine: str | None,
@@ -238,7 +138,6 @@ def command(
     """
     if whole and sources:
         raise InputError("has every source already", where="--all")
-    _check_choice(choice, sources, profile_file, target_p99, whole=whole)
     if out == "-":
         raise InputError("must be a file: the entry is appended to it", where="--out")
     from pathlib import Path
@@ -264,8 +163,6 @@ def command(
     speeds = class_speeds(known, _speeds(classes), where=where)
     calibrated = None if told is None else probe_from_json(told, where=str(machine))
     count = len(machine_facts().processors)
-    if choice is not None:
-        sources = chosen_sources(known, known_name, profile_file, target_p99, to_stdout=not as_json)
     plan = plan_stage(known, processors=count, speeds=speeds, sources=sources, where=where)
     plan = whole_plan(known, processors=count, speeds=speeds) if whole else plan
     goal = StageTarget(target, known_name, Path(requests), folder)
@@ -278,24 +175,6 @@ def command(
         return
     _show(workload, found)
     note_written(out)
-
-
-def _check_choice(
-    choice: str | None,
-    sources: tuple[str, ...],
-    profile_file: str | None,
-    target_p99: str | None,
-    *,
-    whole: bool,
-) -> None:
-    """Refuse options that contradict one another."""
-    if choice is not None and (sources or whole):
-        raise InputError("does not go with --source or --all, which say what to measure", where="--sources")
-    for value, option in ((profile_file, "--profile"), (target_p99, "--target-p99")):
-        if value is not None and choice is None:
-            raise InputError("needs --sources auto", where=option)
-    if target_p99 is not None and profile_file is None:
-        raise InputError("needs --profile, whose requests tell the p99", where="--target-p99")
 
 
 async def _probe(
