@@ -21,7 +21,7 @@ from kwiken.traffic.flows import (
 from kwiken.traffic.maps import MapLevel, TrafficMap, level_map
 from kwiken.traffic.windows import DayWindow
 
-VERSION: Final = 1
+VERSION: Final = 2  # 1 had the rank of a low-rank map
 MAX_BYTES: Final = 512 << 20  # of a document
 MAX_WINDOWS: Final = 100
 REL_ROUNDING: Final = 1e-6  # of a sum of shares
@@ -62,7 +62,7 @@ class TrafficModel(JsonDocument, frozen=True, kw_only=True):
     """Who sends how much to whom, by window of the day.
 
     Attributes:
-        version: version of the format; must be 1.
+        version: version of the format; must be 2.
         bin_s: length of the time bins that it was learned from, seconds.
         from_s: start of the first bin, seconds since 1970.
         until_s: end of the last bin, seconds since 1970.
@@ -71,7 +71,6 @@ class TrafficModel(JsonDocument, frozen=True, kw_only=True):
         target: index of the receiver of each pair.
         seen: amount of each pair that was seen, calls or bytes; 0 for pairs that only their parents expect.
         prior: weights of the priors, as held-out bins chose them.
-        low_rank: rank of the low-rank map that predicts left-out bins best, to compare with; 0 for none.
     """
 
     FORMAT: ClassVar = DocumentFormat(VERSION, MAX_BYTES, indented=False)
@@ -86,7 +85,6 @@ class TrafficModel(JsonDocument, frozen=True, kw_only=True):
     target: Annotated[list[_Index], msgspec.Meta(min_length=1, max_length=MAX_PAIRS)]
     seen: Annotated[list[_NotNegative], msgspec.Meta(max_length=MAX_PAIRS)]
     prior: PriorWeights
-    low_rank: Annotated[int, msgspec.Meta(ge=0, le=MAX_ENDPOINTS)] = 0
     windows: Annotated[list[LearnedWindow], msgspec.Meta(min_length=1, max_length=MAX_WINDOWS)]
 
     def check(self, where: str) -> None:

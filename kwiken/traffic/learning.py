@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.traffic.document import LearnedWindow, PriorWeights, TrafficModel
+from kwiken.traffic.document import VERSION, LearnedWindow, PriorWeights, TrafficModel
 from kwiken.traffic.flows import BinnedFlows, TrafficEndpoint, of_endpoints, summed
-from kwiken.traffic.low_rank import best_rank
 from kwiken.traffic.shrinkage import PairTree, held_out_weight, shrunk
 from kwiken.traffic.windows import DAY_S, WHOLE_DAY, DayWindow, candidate_windows
 
@@ -153,7 +152,7 @@ def _learned(flows: BinnedFlows, windows: Sequence[DayWindow]) -> TrafficModel:
             )
         )
     return TrafficModel(
-        version=1,
+        version=VERSION,
         unit=flows.unit,
         bin_s=flows.bin_s,
         from_s=float(flows.starts_s[0]),
@@ -163,7 +162,6 @@ def _learned(flows: BinnedFlows, windows: Sequence[DayWindow]) -> TrafficModel:
         target=[int(place) for place in pairs.instances.target],
         seen=[float(amount) for amount in spread.sum(axis=0)],
         prior=weights,
-        low_rank=best_rank(len(flows.endpoints), pairs.instances.source, pairs.instances.target, spread),
         windows=found,
     )
 

@@ -1,4 +1,4 @@
-"""Judgement of a traffic model on later traffic: errors by level, beside the mean map and a low-rank one."""
+"""Judgement of a traffic model on later traffic: errors by level, beside the mean map."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.traffic.document import TrafficModel
 from kwiken.traffic.flows import BinnedFlows, TrafficEndpoint, summed
-from kwiken.traffic.low_rank import low_rank_amounts
 from kwiken.traffic.maps import AlignedMaps, MapLevel, TrafficMap, aligned, level_map, levels_of
 
 DIGITS: Final = 9  # of errors, which are shares
@@ -42,15 +41,12 @@ class LevelJudgement:
         pairs: number of pairs that were expected or seen.
         model: errors of the model's map.
         mean: errors of the plain mean of the same traffic.
-        low_rank: errors of a map of low rank, of the rank that held-out bins choose; None where there are
-            too many endpoints.
     """
 
     level: MapLevel
     pairs: int
     model: MapErrors
     mean: MapErrors
-    low_rank: MapErrors | None
 
 
 @dataclass(frozen=True)
@@ -109,10 +105,7 @@ def judge(model: TrafficModel, later: BinnedFlows) -> TrafficJudgement:
         np.searchsorted(used, later.target),
         later.total,
     )
-    expected = {"model": rates, "mean": seen}
-    if model.low_rank:
-        expected["low_rank"] = low_rank_amounts(len(model.endpoints), *model.pairs, seen, model.low_rank)
-    moved = {name: moves.moved(amount) for name, amount in expected.items()}
+    moved = {name: moves.moved(amount) for name, amount in (("model", rates), ("mean", seen))}
     levels = []
     for level in levels_of(moves.endpoints):
         truth = _at(moves.endpoints, level, later_map)
@@ -123,7 +116,6 @@ def judge(model: TrafficModel, later: BinnedFlows) -> TrafficJudgement:
                 pairs=len(sides["model"].seen),
                 model=_errors(sides["model"]),
                 mean=_errors(sides["mean"]),
-                low_rank=_errors(sides["low_rank"]) if "low_rank" in sides else None,
             )
         )
     known = {(one.service, one.name) for one in model.endpoints}

@@ -121,7 +121,7 @@ def test_traffic_with_itself_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"version": 2}, "version must be 1"),
+        ({"version": 1}, "version must be 2"),
         ({"unit": "packets"}, "unit"),
         ({"source": [9]}, "no endpoint 9"),
         ({"target": [0, 1]}, "target has 2 entries"),

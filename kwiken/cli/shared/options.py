@@ -46,7 +46,8 @@ def removed_option(name: str, use: str, *, flag: bool = False) -> Callable[[F], 
         if value:
             raise click.UsageError(f"{name} was removed; use {use}", ctx)
 
-    return click.option(name, is_flag=flag, hidden=True, expose_value=False, callback=refuse)
+    own = "removed" + name.replace("-", "_")  # an option that stays may have the plain name
+    return click.option(name, own, is_flag=flag, hidden=True, expose_value=False, callback=refuse)
 
 
 class NameChoice(click.Choice[str]):

@@ -27,7 +27,7 @@ def run(*words: str) -> Result:
 def traffic(gbit_per_s: tuple[float, float], unit: TrafficUnit = TrafficUnit.BYTES, far: str = "b-1") -> str:
     """Model of two services on two racks, with another rate in each half of the day."""
     model = TrafficModel(
-        version=1,
+        version=2,
         unit=unit,
         bin_s=60.0,
         from_s=0.0,

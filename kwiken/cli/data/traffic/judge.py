@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kwiken.apps.console.output import note, print_json, print_table, say
+from kwiken.apps.console.output import note, print_json, print_table
 from kwiken.base.errors import InputError
 from kwiken.cli.data.traffic.reading import flow_options, load_traffic, read_flows
 from kwiken.cli.shared.options import json_option, needs_extra
@@ -55,10 +55,9 @@ def command(
 def _show(model: TrafficModel, found: TrafficJudgement) -> None:
     rows = []
     for each in found.levels:
-        for name, errors in (("model", each.model), ("mean", each.mean), ("low rank", each.low_rank)):
-            if errors is not None:
-                told = (errors.all_pairs, errors.busiest, errors.rare)
-                rows.append((each.level.value, str(each.pairs), name, *(f"{value:.2%}" for value in told)))
+        for name, errors in (("model", each.model), ("mean", each.mean)):
+            told = (errors.all_pairs, errors.busiest, errors.rare)
+            rows.append((each.level.value, str(each.pairs), name, *(f"{value:.2%}" for value in told)))
     head = ("level", "pairs", "map", "error", "of the busiest", "of the rare half")
     print_table("errors of the maps, as shares of the traffic", head, rows)
     rates = [
@@ -82,8 +81,6 @@ def _show(model: TrafficModel, found: TrafficJudgement) -> None:
         note(f"note: {found.new} instances are not in the model by name, and got the mean of their service")
     if found.unknown:
         note(f"note: {found.unknown} services are not in the model, so that all their traffic is an error")
-    if not model.low_rank:
-        say("no low-rank map: there are too many endpoints")
 
 
 def _gap(expected: float, seen: float) -> str:

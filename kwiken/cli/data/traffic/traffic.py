@@ -11,7 +11,7 @@ from kwiken.cli.shared.verb_group import LazyCommand, LazyGroup
 _COMMANDS: Final = {
     "fit": "Learn who sends how much to whom, from traces or flow logs.",
     "show": "Show a traffic model: maps by level, locality, talkers.",
-    "judge": "Judge a traffic model on later traffic, beside the plain mean map and a low-rank one.",
+    "judge": "Judge a traffic model on later traffic, beside the plain mean map.",
 }
 REMOVED: Final = {"generate": "`kwiken load`, or `kwiken traffic show --json` for the rates"}
 
