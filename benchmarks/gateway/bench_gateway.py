@@ -25,6 +25,7 @@ from kwiken.runtime.cluster.cluster import Cluster
 
 CALLERS = 16
 TEXT = "x" * 200
+CHAIN = "benchmarks.gateway.chain"
 MIN_RATIO = {16: 2.3, 4: None, 1: 2.0}  # by requests at once, how many times our processor time by hand takes
 
 
@@ -84,17 +85,18 @@ async def _figures(url: str, pids: Sequence[int], seconds: float, at_once: int) 
 async def plain() -> AsyncIterator[tuple[str, list[int]]]:
     """The hand-written processes; the gateway's address, and the ids of all."""
     async with contextlib.AsyncExitStack() as stack:
-        stages = [await stack.enter_async_context(_process("stage")) for _ in STAGES]
-        gateway = await stack.enter_async_context(_process("gateway", *(url for url, _ in stages)))
+        stages = [await stack.enter_async_context(hand_process(CHAIN, "stage")) for _ in STAGES]
+        gateway = await stack.enter_async_context(hand_process(CHAIN, "gateway", *(url for url, _ in stages)))
         yield gateway[0], [pid for _, pid in (gateway, *stages)]
 
 
 @contextlib.asynccontextmanager
-async def _process(*arguments: str) -> AsyncIterator[tuple[str, int]]:
+async def hand_process(module: str, *arguments: str) -> AsyncIterator[tuple[str, int]]:
+    """A process that is written by hand: the address that it prints, and its id."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "benchmarks.gateway.chain",
+        module,
         *arguments,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -93,7 +93,8 @@ def plain_gateway(*urls: str) -> web.Application:
     return app
 
 
-async def _serve(make: Callable[[], web.Application]) -> None:
+async def serve(make: Callable[[], web.Application]) -> None:
+    """Serve an application at any free port until the standard input closes."""
     runner = web.AppRunner(make(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -106,4 +107,4 @@ async def _serve(make: Callable[[], web.Application]) -> None:
 
 if __name__ == "__main__":
     role, *places = sys.argv[1:]
-    uvloop.run(_serve(plain_stage if role == "stage" else lambda: plain_gateway(*places)))
+    uvloop.run(serve(plain_stage if role == "stage" else lambda: plain_gateway(*places)))
