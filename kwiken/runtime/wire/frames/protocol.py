@@ -542,6 +542,8 @@ class ClientEnd(FrameEnd):
         return read_response(line)
 
     def _read(self, frame: Any) -> Any:
+        if type(frame) is ItemFrame and self._continues(frame):
+            return frame
         if isinstance(frame, AnswerFrame):
             return self._answer(frame)
         if isinstance(frame, EndedFrame):
@@ -555,6 +557,16 @@ class ClientEnd(FrameEnd):
             raise FrameError("a second farewell")
         self._left = True
         return frame
+
+    def _continues(self, frame: ItemFrame) -> bool:
+        """Take in a short whole item between others, as most are; False for one of any other kind."""
+        receiving, size = self._receiving.get(frame.id), frame.size
+        if receiving is None or receiving.opening is not None or frame.last or size != len(frame.data):
+            return False
+        if size > PIECE or size > self._max_body:
+            return False
+        self._charge(frame.id, receiving, size + receiving.item_cost)
+        return True
 
     def _holds(self, number: int, size: int) -> bool:
         if size > self._max_body:
