@@ -20,7 +20,7 @@ MIDDLE_WEIGHT: Final = (
 )
 MIDDLE: Final = 5.0
 GROWTH: Final = 3.0  # of the weight for each step of the dial
-KEPT_CHANCE: Final = 0.01  # of a node: its 99th percentile of joint use is within its capacity
+AT_RISK_CHANCE: Final = 0.01  # of a node that is above its capacity, from which its tasks are at risk
 SAME_RISK: Final = 1e-9
 
 
@@ -34,7 +34,6 @@ class PackedState:
         cost: cost of the nodes in use in an hour, or in units of the largest node.
         risk: sum over the nodes of the chance that use is above the capacity: nodes that are above it at a
             time.
-        worst: largest chance of a node that is in use, 0 to 1.
         at_risk: number of tasks on nodes whose chance is above 1%.
         seen: share of the time above the capacity in the samples that were packed on, mean of the nodes in
             use.
@@ -44,7 +43,6 @@ class PackedState:
     nodes: int
     cost: float
     risk: float
-    worst: float
     at_risk: int
     seen: float
 
@@ -117,16 +115,4 @@ def choose_by_risk(states: Sequence[PackedState], share: float) -> int:
         share: share of the time, mean of the nodes in use, 0 to 1.
     """
     fits = [at for at, one in enumerate(states) if one.share <= share]
-    return min(fits, key=lambda at: (states[at].cost, at), default=0)
-
-
-def choose_keeping_p99(states: Sequence[PackedState]) -> int:
-    """Index of the cheapest state in which the 99th percentile of every node's use is within its capacity.
-
-    Where nodes are above it at the start already, no node gets worse than the worst of them, and no more
-    tasks are on such nodes.
-    """
-    start = states[0]
-    most = max(KEPT_CHANCE, start.worst)
-    fits = [at for at, one in enumerate(states) if one.worst <= most and one.at_risk <= start.at_risk]
     return min(fits, key=lambda at: (states[at].cost, at), default=0)

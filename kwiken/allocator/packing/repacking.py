@@ -10,11 +10,10 @@ from typing import Final
 import numpy as np
 
 from kwiken.allocator.packing.dial import (
-    KEPT_CHANCE,
+    AT_RISK_CHANCE,
     PackedState,
     choose_by_dial,
     choose_by_risk,
-    choose_keeping_p99,
 )
 from kwiken.allocator.packing.drains import (
     ROOM,
@@ -42,13 +41,12 @@ WIDEST: Final = 2.33  # standard deviations in a request: the 99th percentile of
 
 @dataclass(frozen=True, kw_only=True)
 class RepackSettings:
-    """What to repack for; one of `dial`, `risk` and `keep_p99` decides how far.
+    """What to repack for; `dial` decides how far, or `risk`.
 
     Attributes:
         dial: from 0, as few nodes as possible, to 10, no risk added.
         risk: most share of the time that a node may be above its capacity, mean of the nodes; None to go by
             the dial.
-        keep_p99: whether the 99th percentile of every node's use must be within its capacity.
         max_moves: most moves, 0 or more.
         spread: share of an owner's replicas that one node may receive, above 0 and at most 1.
         settled_states: most states, 0 or more, in which tasks are settled before one is chosen. With none the
@@ -57,7 +55,6 @@ class RepackSettings:
 
     dial: float = 5.0
     risk: float | None = None
-    keep_p99: bool = False
     max_moves: int = 400
     spread: float = SPREAD
     settled_states: int = SETTLED_STATES
@@ -73,8 +70,6 @@ class RepackSettings:
 
     def choose(self, states: Sequence[PackedState]) -> int:
         """Index of the state to stop at."""
-        if self.keep_p99:
-            return choose_keeping_p99(states)
         return choose_by_dial(states, self.dial) if self.risk is None else choose_by_risk(states, self.risk)
 
 
@@ -304,8 +299,7 @@ class _Progress:
             nodes=int(held.sum()),
             cost=cost_of_occupied(packed, node, self._goal.node_cost),
             risk=float(chance[held].sum()),
-            worst=float(chance[held].max()) if held.any() else 0.0,
-            at_risk=int(np.sum(chance[node[~packed.resident]] > KEPT_CHANCE)),
+            at_risk=int(np.sum(chance[node[~packed.resident]] > AT_RISK_CHANCE)),
             seen=above,
         )
 

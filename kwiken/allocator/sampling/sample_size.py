@@ -84,31 +84,3 @@ def draws_for(quality: float, failure: float) -> int:
 def failure_of(quality: float, draws: int) -> float:
     """Probability that the best of some independent draws has a rank of at most a quality."""
     return float(quality**draws)
-
-
-def kubernetes_share(guarantee: Guarantee, nodes: int) -> tuple[int, int]:
-    """Setting `percentageOfNodesToScore` of the scheduler of Kubernetes that keeps a guarantee.
-
-    The scheduler scores that share of the nodes, but never fewer than 100 that have room, or all if there are
-    fewer. It takes them in turn and not by chance, so the promise holds where the order of the nodes says
-    nothing about their quality.
-
-    Args:
-        nodes: number of nodes of the cluster, 1 or more.
-
-    Returns:
-        The setting, from 1 to 100, and the number of nodes that are scored then.
-    """
-    share = min(100, max(1, math.ceil(100 * guarantee.draws / nodes)))
-    return share, kubernetes_scored(share, nodes)
-
-
-def kubernetes_scored(share: int, nodes: int) -> int:
-    """Nodes that the scheduler of Kubernetes scores for one replica.
-
-    Args:
-        share: `percentageOfNodesToScore`, from 1 to 100; 0 for its default, which falls with the nodes.
-        nodes: number of nodes of the cluster, 1 or more.
-    """
-    share = share or max(50 - nodes // 125, 5)
-    return min(nodes, max(100, nodes * share // 100))

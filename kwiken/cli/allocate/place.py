@@ -123,11 +123,7 @@ UNITS: Final = {"rate": " requests/s", "ips": " instructions/s"}
     show_default=True,
     help="For --stream: decisions for each one that is compared with a full scan; 0 for none.",
 )
-@click.option(
-    "--advise",
-    type=click.Choice(("kubernetes",)),
-    help="Say which setting of another scheduler gives the guarantee on this cluster, and place nothing.",
-)
+@removed_option("--advise", "100 x the nodes that --guarantee examines / nodes as percentageOfNodesToScore")
 @click.option(
     "--beside", metavar="FILE", help="Placement that runs already: its replicas stay where they can."
 )
@@ -159,7 +155,6 @@ def command(
     agents: int,
     journal: str | None,
     scan_every: int,
-    advise: str | None,
     beside: str | None,
     traffic: str | None,
     plan_file: str | None,
@@ -181,7 +176,6 @@ def command(
         chosen,
         guarantee=promised is not None,
         stream=stream,
-        advise=advise is not None,
         journal=journal is not None,
         single=bool(out or picture or beside or traffic or explain or compare or as_json),
     )
@@ -200,8 +194,8 @@ def command(
     if chosen == "sampled":
         from kwiken.cli.allocate.place_sampled import SampledSettings, answered, sampler_for, sampler_words
 
-        sampled = SampledSettings(promised, stream, agents, journal, scan_every, advise)
-        if answered(sampled, requests, cluster, seed, as_json=as_json):
+        sampled = SampledSettings(promised, stream, agents, journal, scan_every)
+        if answered(sampled, requests, cluster, seed):
             return
         sampler = sampler_for(sampled, len(cluster.nodes), seed)
     with progress("placing"):
@@ -305,16 +299,14 @@ def _far_from_met(placed: PlacedWorkload) -> bool:
     return placed.status == "short" and placed.expected < MIN_SHARE_ACCEPTED * placed.required
 
 
-def _check_sampled(
-    chosen: str, *, guarantee: bool, stream: bool, advise: bool, journal: bool, single: bool
-) -> None:
+def _check_sampled(chosen: str, *, guarantee: bool, stream: bool, journal: bool, single: bool) -> None:
     """Refuse options of the sampled scheduler that do not go together.
 
     Args:
         single: whether an option of a single placement is given.
     """
-    if chosen != "sampled" and (guarantee or stream or advise):
-        raise click.UsageError("--guarantee, --stream and --advise need --scheduler sampled")
+    if chosen != "sampled" and (guarantee or stream):
+        raise click.UsageError("--guarantee and --stream need --scheduler sampled")
     if stream and single:
         raise click.UsageError("--stream answers on stdout, and takes no option of a single placement")
     if journal and not stream:

@@ -1,4 +1,4 @@
-"""`kwiken place --scheduler sampled`: guarantee, advice, and a stream of arrivals as lines of JSON.
+"""`kwiken place --scheduler sampled`: guarantee, and a stream of arrivals as lines of JSON.
 
 Input lines: `{"arrive": JOB, "workload": NAME}` and `{"depart": JOB}`. Output lines, in the same order:
 `{"job": JOB, "node": NODE}`, with `"redraws"` where another agent was faster, `"again"` where the job stood
@@ -29,12 +29,10 @@ from kwiken.allocator.sampling.arrivals import ArrivalPlacer, PlacedArrival, ran
 from kwiken.allocator.sampling.sample_size import (
     Guarantee,
     guarantee_from_text,
-    kubernetes_scored,
-    kubernetes_share,
 )
 from kwiken.allocator.sampling.shared_nodes import SharedNodes
 from kwiken.allocator.schedulers.sampled import DEFAULT_GUARANTEE, SampledScheduler
-from kwiken.apps.console.output import note, print_json, say
+from kwiken.apps.console.output import note
 from kwiken.base.errors import InputError
 from kwiken.base.machine.files import open_own, read_file
 from kwiken.model.nodes.nodes import Cluster
@@ -54,7 +52,6 @@ class SampledSettings(NamedTuple):
     Attributes:
         promised: guarantee as `QUALITY:FAILURE`; None for the default.
         scan_every: number of decisions of a stream for each one that is compared with a full scan.
-        advise: other scheduler whose setting is asked for; None to place.
     """
 
     promised: str | None
@@ -62,7 +59,6 @@ class SampledSettings(NamedTuple):
     agents: int
     journal: str | None
     scan_every: int
-    advise: str | None
 
 
 class StreamLine(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -347,14 +343,10 @@ def answered(
     requests: Sequence[PlacementRequest],
     cluster: Cluster,
     seed: int,
-    *,
-    as_json: bool,
 ) -> bool:
-    """Advise or answer a stream, if that is asked for; returns whether it was."""
+    """Answer a stream, if that is asked for; returns whether it was."""
     guarantee = _guarantee(settings.promised, len(cluster.nodes))
-    if settings.advise is not None:
-        _advise(guarantee, len(cluster.nodes), as_json=as_json)
-    elif settings.stream:
+    if settings.stream:
         stream = PlacementStream(requests, SharedNodes(cluster), guarantee, settings, seed)
         try:
             stream.run()
@@ -385,29 +377,3 @@ def sampler_words(sampler: SampledScheduler) -> str:
     missed = sum(rank <= promised.quality for rank in ranks)
     mean = sum(ranks) / len(ranks)
     return f"{words}; beside full scans {missed} of {len(ranks)} are not, and the mean rank is {mean:.3f}"
-
-
-def _advise(guarantee: Guarantee, nodes: int, *, as_json: bool) -> None:
-    """Print the setting of the scheduler of Kubernetes that gives a guarantee, with its reason."""
-    share, scored = kubernetes_share(guarantee, nodes)
-    usual = kubernetes_scored(0, nodes)
-    if as_json:
-        print_json(
-            {
-                "percentageOfNodesToScore": share,
-                "draws": guarantee.draws,
-                "scored": scored,
-                "scored_by_default": usual,
-            }
-        )
-        return
-    say(
-        f"percentageOfNodesToScore: {share}",
-        f"{guarantee.draws} nodes with room, drawn at random, hold one that is better than "
-        f"{guarantee.quality:.4g} of them, but for one placement in {1 / guarantee.failure:.4g}.",
-        f"Of {nodes} nodes the scheduler scores {scored} then, and {usual} by default; it never scores "
-        "fewer than 100, unless fewer have room.",
-        "Load does not change the number: nodes without room are not counted.",
-        "The scheduler takes nodes in turn and not by chance, so the promise holds where the order of the "
-        "nodes says nothing about their quality.",
-    )

@@ -10,8 +10,6 @@ from kwiken.apps.console.output import note, note_written, print_json, print_tab
 from kwiken.base.errors import InputError
 from kwiken.cli.shared.options import (
     POSITIVE,
-    Real,
-    given,
     json_option,
     needs_extra,
     refuse_shared_stdout,
@@ -30,15 +28,11 @@ if TYPE_CHECKING:
     from kwiken.batch.racks.response import RackHardware, RackJob
     from kwiken.cli.batch.racks.plan_inputs import PlannedCluster
 
-MAX_RACKS: Final = 1000
-MAX_MACHINES: Final = 1000
-MAX_SLOTS: Final = 1000
 SHOWN: Final = 10
 MAX_NAME_SHOWN: Final = 44  # characters
 LATE_ARRIVAL: Final = 0.5  # of the makespan: a last arrival beyond is noted
 MB: Final = 1e6
 NO_GAIN: Final = 0.99  # of a simple rule's time, above which planning buys nothing
-ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 
 
 @click.command()
@@ -46,6 +40,7 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 @click.option(
     "--cluster",
     metavar="FILE",
+    required=True,
     help="Nodes with racks, slots and links, in TOML; a nodes.toml with more fields.",
 )
 @click.option(
@@ -64,29 +59,11 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
     help="When jobs of JOBS run again, in TOML: these runs are planned, with the input that is forecast.",
 )
 @click.option("--minimise", type=click.Choice(("makespan", "mean")), default="makespan", show_default=True)
-@click.option(
-    "--racks", type=click.IntRange(1, MAX_RACKS), default=75, show_default=True, help="Number of racks."
-)
-@click.option(
-    "--machines",
-    type=click.IntRange(1, MAX_MACHINES),
-    default=40,
-    show_default=True,
-    help="Machines of a rack.",
-)
-@click.option(
-    "--slots", type=click.IntRange(1, MAX_SLOTS), default=8, show_default=True, help="Slots of a machine."
-)
-@click.option(
-    "--nic-gbps", type=POSITIVE, default=1.0, show_default=True, help="Link of a machine, Gbit per second."
-)
-@click.option(
-    "--oversubscription",
-    type=Real(1, 1e6),
-    default=5.0,
-    show_default=True,
-    help="Bandwidth inside a rack over its uplink.",
-)
+@removed_option("--racks", "--cluster FILE, which states racks, slots and links")
+@removed_option("--machines", "--cluster FILE, which states racks, slots and links")
+@removed_option("--slots", "--cluster FILE, which states racks, slots and links")
+@removed_option("--nic-gbps", "--cluster FILE, which states racks, slots and links")
+@removed_option("--oversubscription", "--cluster FILE, which states racks, slots and links")
 @click.option(
     "--task-rate",
     "task_mb_per_s",
@@ -108,16 +85,11 @@ ASSUMED: Final = ("racks", "machines", "slots", "nic_gbps", "oversubscription")
 def command(
     *,
     jobs: str,
-    cluster: str | None,
+    cluster: str,
     beside: str | None,
     traffic: str | None,
     schedule: str | None,
     minimise: Any,
-    racks: int,
-    machines: int,
-    slots: int,
-    nic_gbps: float,
-    oversubscription: float,
     task_mb_per_s: float,
     explain: str | None,
     out: str | None,
@@ -135,20 +107,12 @@ def command(
     from kwiken.batch.racks.planning import plan_racks
     from kwiken.batch.racks.response import rack_jobs
     from kwiken.cli.batch.inputs.job_inputs import jobs_in
-    from kwiken.cli.batch.racks.plan_inputs import assumed_cluster, read_cluster
+    from kwiken.cli.batch.racks.plan_inputs import read_cluster
 
-    if cluster is None and (option := given("beside", "traffic")) is not None:
-        raise click.UsageError(f"{option} needs --cluster, whose nodes it names")
-    if cluster is not None and (option := given(*ASSUMED)) is not None:
-        raise click.UsageError(f"{option} and --cluster both state the racks; choose one")
     found = jobs_in(jobs)
     if schedule is not None:
         found = _scheduled(found, schedule)
-    where = (
-        read_cluster(cluster, beside, traffic)
-        if cluster is not None
-        else assumed_cluster(racks, machines, slots, nic_gbps, oversubscription)
-    )
+    where = read_cluster(cluster, beside, traffic)
     note(where.told)
     if all(not stage.tasks.took_ms for job in found for stage in job.stages):
         note(

@@ -11,14 +11,13 @@ from kwiken.apps.console.output import note, print_json, progress
 from kwiken.base.errors import InputError
 from kwiken.cli.batch.quantities import (
     MAX_EXECUTORS,
-    Bandwidth,
     ExecutorRange,
     InputSize,
     InputSizeType,
     Moment,
     spread,
 )
-from kwiken.cli.shared.options import given, json_option, needs_extra, removed_option, seconds_of
+from kwiken.cli.shared.options import json_option, needs_extra, removed_option, seconds_of
 
 if TYPE_CHECKING:
     from kwiken.batch.jobs.job import BatchJob
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 AROUND: Final = 4  # times fewer and more executors than known, where none are named
 MAX_SLOTS_EACH: Final = 1024
-MAX_MACHINES: Final = 100_000
 MS: Final = 1000.0
 GBPS: Final = 1e9 / 8  # bytes per second
 
@@ -46,24 +44,17 @@ GBPS: Final = 1e9 / 8  # bytes per second
 @click.option(
     "--cluster",
     metavar="FILE",
-    help="Nodes with racks, slots and links, in TOML, in place of the four options on links.",
+    help="Nodes with racks, slots and links, in TOML.",
 )
 @click.option(
     "--beside",
     metavar="FILE",
     help="Placement of services by kwiken place: the slots they hold are not there; with --cluster.",
 )
-@click.option(
-    "--machines",
-    type=click.IntRange(1, MAX_MACHINES),
-    metavar="N",
-    help="Number of machines that hold the executors; with --bandwidth.",
-)
-@click.option("--bandwidth", type=Bandwidth(), help="Bandwidth of a machine to the others, such as 1Gbps.")
-@click.option(
-    "--racks", type=click.IntRange(1, MAX_MACHINES), metavar="N", help="Number of racks; with --core."
-)
-@click.option("--core", type=Bandwidth(), help="Bandwidth of a machine to other racks, such as 200Mbps.")
+@removed_option("--machines", "--cluster FILE, which states the links")
+@removed_option("--bandwidth", "--cluster FILE, which states the links")
+@removed_option("--racks", "--cluster FILE, which states the links")
+@removed_option("--core", "--cluster FILE, which states the links")
 @click.option(
     "--input",
     "size",
@@ -96,10 +87,6 @@ def command(
     slots: int | None,
     cluster: str | None,
     beside: str | None,
-    machines: int | None,
-    bandwidth: float | None,
-    racks: int | None,
-    core: float | None,
     size: InputSize | None,
     when_s: float | None,
     deadline_s: float | None,
@@ -112,7 +99,8 @@ def command(
     """
     if size is not None and when_s is not None:
         raise click.UsageError("--input and --at both say how much input there is; choose one")
-    _check_links(cluster, beside, machines, bandwidth, racks, core)
+    if beside is not None and cluster is None:
+        raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
     from kwiken.batch.jobs.replay.calibration import interval_width
     from kwiken.batch.jobs.replay.predictor import runs_by_job
     from kwiken.cli.batch.inputs.job_inputs import timed_jobs_in
@@ -120,7 +108,7 @@ def command(
 
     every = timed_jobs_in(jobs)
     runs = _runs(every, named, jobs)
-    network = _network(machines, bandwidth, racks, core)
+    network = None
     asked = executors or _around(runs)
     if cluster is not None:
         place = _on_cluster(cluster, beside, slots or _slots_of(runs))
@@ -143,29 +131,6 @@ def command(
         show(found)
     if size is not None or when_s is not None:
         note("other input: stages that read have more tasks, stages after a shuffle have longer ones")
-
-
-def _check_links(
-    cluster: str | None,
-    beside: str | None,
-    machines: int | None,
-    bandwidth: float | None,
-    racks: int | None,
-    core: float | None,
-) -> None:
-    """Check that the options on links belong together.
-
-    Raises:
-        click.UsageError: says which do not.
-    """
-    if cluster is not None and (option := given("machines", "bandwidth", "racks", "core")) is not None:
-        raise click.UsageError(f"{option} and --cluster both state the links; choose one")
-    if beside is not None and cluster is None:
-        raise click.UsageError("--beside needs --cluster, whose nodes the placement names")
-    if bandwidth is not None and machines is None:
-        raise click.UsageError("--bandwidth needs --machines, among which the data are spread")
-    if (racks is None) != (core is None) or (racks is not None and machines is None):
-        raise click.UsageError("--racks, --core and --machines go together")
 
 
 def _runs(jobs: list[BatchJob], named: str | None, where: str) -> list[BatchJob]:
@@ -273,19 +238,3 @@ def _around(runs: list[BatchJob]) -> tuple[int, ...]:
     sizes = [max(1, run.n_executors) for run in runs]
     ends = max(1, min(sizes) // AROUND), min(MAX_EXECUTORS, max(sizes) * AROUND)
     return tuple(sorted({*spread(*ends)[::4], *ends, *sizes}))
-
-
-def _network(
-    machines: int | None, bandwidth: float | None, racks: int | None, core: float | None
-) -> NetworkBounds | None:
-    if machines is None:
-        return None
-    from kwiken.batch.jobs.replay.replayed_run import NetworkBounds
-
-    infinite = float("inf")
-    return NetworkBounds(
-        machines=machines,
-        bytes_per_s=bandwidth or infinite,
-        racks=racks or 1,
-        core_bytes_per_s=core or infinite,
-    )

@@ -1,8 +1,7 @@
-"""Option values of batch verbs: ranges of executors, bandwidths, and sizes of input."""
+"""Option values of batch verbs: ranges of executors, and sizes of input."""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,11 +13,9 @@ MAX_EXECUTORS: Final = 100_000
 MAX_POINTS: Final = 40  # of a range that is predicted
 _RANGE: Final = re.compile(r"(\d{1,6})(?:\.\.(\d{1,6}))?", re.ASCII)
 _NUMBER: Final = r"(\d{1,12}(?:\.\d{1,9})?)"
-_BANDWIDTH: Final = re.compile(_NUMBER + r"(k|M|G|T)?(bps|B/s)", re.ASCII)
 _SIZE: Final = re.compile(_NUMBER + r"(k|M|G|T|P)?B", re.ASCII)
 _TIMES: Final = re.compile(_NUMBER + "x", re.ASCII)
 _UNITS: Final = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-BITS: Final = 8
 
 
 class ExecutorRange(click.ParamType[Any]):
@@ -47,22 +44,6 @@ def spread(low: int, high: int) -> tuple[int, ...]:
         return (low,)
     ratio = (high / low) ** (1 / (count - 1))
     return tuple(sorted({low, high, *(round(low * ratio**step) for step in range(count))}))
-
-
-class Bandwidth(click.ParamType[Any]):
-    """Bandwidth such as 1Gbps or 125MB/s, as bytes per second."""
-
-    name = "bandwidth"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a bandwidth."""
-        if isinstance(value, float):
-            return value
-        found = _BANDWIDTH.fullmatch(str(value))
-        rate = float(found[1]) * _UNITS[found[2] or ""] / (BITS if found[3] == "bps" else 1) if found else 0.0
-        if not (math.isfinite(rate) and rate > 0):
-            self.fail(f"{value!r} is no bandwidth; write 1Gbps or 125MB/s", param, ctx)
-        return rate
 
 
 @dataclass(frozen=True)

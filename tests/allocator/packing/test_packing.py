@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.allocator.packing.dial import PackedState, choose_keeping_p99, weight_of
+from kwiken.allocator.packing.dial import weight_of
 from kwiken.allocator.packing.drains import after, drain_steps, straightened
 from kwiken.allocator.packing.goals import use_goal
 from kwiken.allocator.packing.margin import chance_above, learned_factor, levelled, sums_of
@@ -170,16 +170,6 @@ def test_400_moves_among_18000_nodes() -> None:
     found = repack(packed, series, RepackSettings(dial=0))
     assert 0 < found.states[-1].moves <= 400
     assert found.states[-1].nodes <= found.states[0].nodes - 300
-
-
-def test_a_node_at_risk_at_the_start_does_not_let_others_run_short() -> None:
-    def state(nodes: int, at_risk: int) -> PackedState:
-        return PackedState(
-            moves=8 - nodes, nodes=nodes, cost=nodes, risk=1.0, worst=0.4, at_risk=at_risk, seen=0.0
-        )
-
-    states = [state(8, 2), state(7, 2), state(6, 0), state(5, 30)]
-    assert choose_keeping_p99(states) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from kwiken.allocator.sampling.sample_size import (
     draws_for,
     failure_of,
     guarantee_from_text,
-    kubernetes_scored,
-    kubernetes_share,
 )
 from kwiken.base.errors import InputError
 from papers.tarcil.states import draws_when_busy
@@ -63,11 +61,3 @@ def test_the_least_size_keeps_the_promise(quality: float, failure: float) -> Non
 def test_what_is_no_guarantee_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="guarantee"):
         guarantee_from_text(text)
-
-
-def test_kubernetes_scores_at_least_a_hundred() -> None:
-    assert kubernetes_share(Guarantee(0.9, 1e-3), 5000) == (2, 100)
-    assert kubernetes_share(Guarantee(0.8, 1e-3), 100) == (31, 100)
-    assert kubernetes_scored(0, 5000) == 500
-    assert kubernetes_scored(0, 100) == 100
-    assert kubernetes_scored(50, 10_000) == 5000

@@ -19,6 +19,7 @@ TABLE = "".join(
     for n in range(30)
 )
 CLUSTER = two_racks()
+ON_RACKS = ("--cluster", str(ROOT / "examples" / "racks" / "cluster.toml"))
 
 
 def run(*words: str) -> Result:
@@ -35,17 +36,7 @@ def table(tmp_path: Path) -> str:
 @pytest.mark.parametrize("minimise", ["makespan", "mean"])
 def test_a_table_becomes_a_plan_beside_simple_rules(table: str, tmp_path: Path, minimise: str) -> None:
     out = tmp_path / "plan.json"
-    found = run(
-        table,
-        "--racks",
-        "4",
-        "--machines",
-        "5",
-        "--minimise",
-        minimise,
-        "-o",
-        str(out),
-    )
+    found = run(table, *ON_RACKS, "--minimise", minimise, "-o", str(out))
     assert found.exit_code == 0, found.output
     for words in ("by arrival", "shortest first", "fair share", "on racks of their own"):
         assert words in found.output
@@ -67,18 +58,12 @@ def test_racks_of_a_document_and_json(table: str, tmp_path: Path) -> None:
     assert set(takes) == {"planned", "by arrival", "shortest first", "fair share"}
     assert takes[told["scheduling"]] == min(takes.values())
     assert len(told["planned"]) == told["jobs"] == 30
-    assert run(table, "--racks", "2", "--json", "--explain", "job6").exit_code == 2
-    assert "--spread-data was removed" in str(run(table, "--spread-data").output)
-
-
-def test_racks_that_nobody_has_buy_nothing_and_the_command_says_so(table: str) -> None:
-    found = run(table, "--minimise", "mean")
-    assert found.exit_code == 0, found.output
-    assert "planning buys nothing on these 75 racks" in found.stderr
+    assert run(table, *ON_RACKS, "--json", "--explain", "job6").exit_code == 2
+    assert "--spread-data was removed" in str(run(table, *ON_RACKS, "--spread-data").output)
 
 
 def test_one_job_is_explained(table: str) -> None:
-    found = run(table, "--racks", "4", "--machines", "5", "--explain", "job6")
+    found = run(table, *ON_RACKS, "--explain", "job6")
     assert found.exit_code == 0, found.output
     assert "job6: alone on each number of racks" in found.output
 
@@ -87,13 +72,12 @@ def test_one_job_is_explained(table: str) -> None:
     ("words", "told"),
     [
         (["--explain", "nobody"], "--explain nobody: no job of this name; known: job"),
-        (["--beside", "placement.json"], "--beside needs --cluster"),
-        (["--racks", "0"], "--racks"),
-        (["--oversubscription", "nan"], "oversubscription"),
+        (["--beside", "placement.json"], "placement.json"),
+        (["--racks", "4"], "--racks was removed; use --cluster FILE"),
     ],
 )
 def test_bad_options_are_named(table: str, words: list[str], told: str) -> None:
-    found = run(table, *words)
+    found = run(table, *ON_RACKS, *words)
     assert found.exit_code != 0
     assert told in f"{found.output} {found.exception}"
 
@@ -108,7 +92,7 @@ def test_a_cluster_without_racks_is_refused(table: str, tmp_path: Path) -> None:
 
 def test_a_plan_is_read_strictly(table: str, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
-    assert run(table, "--racks", "2", "--machines", "5", "-o", str(out)).exit_code == 0
+    assert run(table, *ON_RACKS, "-o", str(out)).exit_code == 0
     raw = json.loads(out.read_text())
     for change, told in (
         ({"version": 1}, "version"),
@@ -126,16 +110,16 @@ def test_a_plan_that_is_written_can_be_read(tmp_path: Path) -> None:
     table, out = tmp_path / "jobs.tsv", tmp_path / "plan.json"
     names = ["a", "a", "a (2)", "n" * 5000]
     table.write_text("".join(f"{name}\t{n}\t1\t9000000000\t5\t5\n" for n, name in enumerate(names)))
-    assert run(str(table), "--racks", "2", "-o", str(out)).exit_code == 0
+    assert run(str(table), *ON_RACKS, "-o", str(out)).exit_code == 0
     found = {job.name for job in RackPlan.from_json(out.read_bytes(), where="plan").jobs}
     assert {"a", "a (2)", "a (3)"} < found
-    slow = run(str(table), "--racks", "2", "--machines", "1", "--task-rate", "1e-9", "-o", str(out))
+    slow = run(str(table), *ON_RACKS, "--task-rate", "1e-9", "-o", str(out))
     assert slow.exit_code == 2
     assert "must be at most 1e+10 s" in slow.output
 
 
 def test_a_picture_is_no_more(table: str) -> None:
-    done = run(table, "--racks", "3", "--picture", "-")
+    done = run(table, *ON_RACKS, "--picture", "-")
     assert done.exit_code == 2
     assert "--picture was removed; use --json" in done.output
 
@@ -143,7 +127,7 @@ def test_a_picture_is_no_more(table: str) -> None:
 def test_arrivals_that_set_the_makespan_are_noted(tmp_path: Path) -> None:
     table = tmp_path / "jobs.tsv"
     table.write_text("a\t0\t1\t9000000\t5\t5\nb\t99999\t1\t9000000\t5\t5\n")
-    assert "--minimise mean judges what jobs wait" in run(str(table), "--racks", "2").stderr
+    assert "--minimise mean judges what jobs wait" in run(str(table), *ON_RACKS).stderr
 
 
 def test_racks_that_differ_in_their_links_alone_are_told(table: str, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_predictions_as_json(jobs: Path) -> None:
     assert found["model"] == "replay"
 
 
-def test_input_links_and_slots_change_the_time(jobs: Path) -> None:
+def test_input_and_slots_change_the_time(jobs: Path) -> None:
     def seconds(*options: str) -> float:
         result = run("batch", "predict", str(jobs), "--executors", "8", "--json", *options)
         assert result.exit_code == 0, result.stderr
@@ -67,8 +67,6 @@ def test_input_links_and_slots_change_the_time(jobs: Path) -> None:
     assert seconds("--input", "2x") > base
     assert seconds("--input", "10GB") > base
     assert seconds("--slots", "8") < base
-    assert seconds("--machines", "2", "--bandwidth", "20Mbps") > base
-    assert seconds("--machines", "4", "--racks", "2", "--core", "10Mbps") > base
 
 
 def test_a_deadline_that_nothing_meets_names_the_nearest(jobs: Path) -> None:
@@ -151,10 +149,7 @@ def test_files_that_cannot_be_read_are_one_line(tmp_path: Path) -> None:
         (("--executors", "0"), "10..200"),
         (("--executors", "9..3"), "10..200"),
         (("--executors", "x"), "10..200"),
-        (("--bandwidth", "1Gbps"), "--machines"),
-        (("--machines", "2", "--bandwidth", "0Gbps"), "bandwidth"),
-        (("--machines", "2", "--bandwidth", "nan"), "bandwidth"),
-        (("--machines", "2", "--racks", "1"), "go together"),
+        (("--bandwidth", "1Gbps"), "--bandwidth was removed; use --cluster FILE"),
         (("--input", "0x"), "20GB"),
         (("--input", "much"), "20GB"),
         (("--deadline", "soon"), "is not a time"),

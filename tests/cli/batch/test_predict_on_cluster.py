@@ -56,7 +56,6 @@ def test_bad_input_is_refused(jobs: str, words: tuple[str, ...], told: str) -> N
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("predict", "--cluster", CLUSTER, "--machines", "4"), "choose one"),
         (("predict", "--beside", "placement.json"), "needs --cluster"),
     ],
 )

@@ -303,7 +303,8 @@ def test_a_wrong_cluster_is_one_line(tmp_path: Path, change: dict[str, Any], tol
     [
         (("--dial", "nan"), r"out of range"),
         (("--dial", "11"), r"out of range"),
-        (("--dial", "3", "--keep-p99"), r"choose one"),
+        (("--dial", "3", "--risk", "0.1"), r"choose one"),
+        (("--keep-p99",), r"--keep-p99 was removed"),
         (("--risk", "2"), r"out of range"),
         (("--moves", "-1"), r"-1"),
         (("--memory-usage", "x"), r"says nothing without --usage"),

@@ -25,15 +25,15 @@ class NetworkBounds:
 
     Attributes:
         machines: number of machines that hold the executors, 1 or more.
-        bytes_per_s: bandwidth of a machine to the others; infinite for no bound.
+        bytes_per_s: bandwidth of a machine to the others, bytes per second.
         racks: number of racks that the machines stand in, 1 or more.
-        core_bytes_per_s: bandwidth of a machine to other racks; infinite for no bound.
+        core_bytes_per_s: bandwidth of a machine to other racks, bytes per second.
     """
 
     machines: int
-    bytes_per_s: float = np.inf
-    racks: int = 1
-    core_bytes_per_s: float = np.inf
+    bytes_per_s: float
+    racks: int
+    core_bytes_per_s: float
 
     def least_ms(self, shuffled: float) -> float:
         """Shortest time of a shuffle whose data lie evenly, milliseconds."""

@@ -11,7 +11,14 @@ from kwiken.base.errors import InputError
 from kwiken.base.extras import require
 from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
-from kwiken.cli.shared.options import Real, given, json_option, needs_extra, refuse_shared_stdout
+from kwiken.cli.shared.options import (
+    Real,
+    given,
+    json_option,
+    needs_extra,
+    refuse_shared_stdout,
+    removed_option,
+)
 
 if TYPE_CHECKING:
     from kwiken.allocator.packing.documents.kubernetes import KubernetesCluster
@@ -47,11 +54,7 @@ MAX_MOVES: Final = 1_000_000
     type=Real(0, 1),
     help="Most share of the time that a node may need more than it has, such as 0.001, instead of a dial.",
 )
-@click.option(
-    "--keep-p99",
-    is_flag=True,
-    help="Go as far as the 99th percentile of every node's use stays within the node, instead of a dial.",
-)
+@removed_option("--keep-p99", "--risk SHARE", flag=True)
 @click.option(
     "--moves", type=click.IntRange(0, MAX_MOVES), default=400, show_default=True, help="Most moves in all."
 )
@@ -77,7 +80,6 @@ def command(
     memory_usage: str | None,
     dial: float,
     risk: float | None,
-    keep_p99: bool,
     moves: int,
     spread: float,
     judge: str | None,
@@ -93,7 +95,7 @@ def command(
     is told.
     """
     refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
-    _refuse_mixed(risk=risk, keep_p99=keep_p99, memory_alone=memory_usage is not None and usage is None)
+    _refuse_mixed(risk, memory_usage, usage)
     if to is not None and out is None:
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
     if picture is not None:
@@ -109,7 +111,7 @@ def command(
         )
     table = None if usage is None else _usage(usage, memory_usage, packed)
     later = None if judge is None else _usage(judge, None, packed)
-    settings = RepackSettings(dial=dial, risk=risk, keep_p99=keep_p99, max_moves=moves, spread=spread)
+    settings = RepackSettings(dial=dial, risk=risk, max_moves=moves, spread=spread)
     with progress("packing"):
         found = repack(packed, None if table is None else table.series, settings)
     judged = None if later is None else found.judged(later.series)
@@ -134,10 +136,10 @@ def command(
         say("kwiken pack moves nothing itself; -o FILE keeps the answer, and --to kubernetes writes commands")
 
 
-def _refuse_mixed(*, risk: float | None, keep_p99: bool, memory_alone: bool) -> None:
-    if sum((given("dial") is not None, risk is not None, keep_p99)) > 1:
-        raise click.UsageError("--dial, --risk and --keep-p99 each say how far to go; choose one")
-    if memory_alone:
+def _refuse_mixed(risk: float | None, memory_usage: str | None, usage: str | None) -> None:
+    if given("dial") is not None and risk is not None:
+        raise click.UsageError("--dial and --risk both say how far to go; choose one")
+    if memory_usage is not None and usage is None:
         raise InputError("says nothing without --usage", where="--memory-usage")
 
 

@@ -95,31 +95,6 @@ def read_cluster(path: str, beside: str | None, traffic: str | None = None) -> P
     return PlannedCluster(cluster.rack_names, rack, f"{racks_text(len(slots), rack)}{held}{smallest}")
 
 
-def assumed_cluster(
-    racks: int, machines: int, slots: int, nic_gbps: float, oversubscription: float
-) -> PlannedCluster:
-    """Equal racks of options.
-
-    Args:
-        racks: number of equal racks, 1 or more.
-        machines: number of machines in a rack.
-        slots: number of slots of a machine.
-        nic_gbps: bandwidth of a machine's link, Gbit per second.
-        oversubscription: bandwidth inside a rack over its uplink, 1 or more.
-    """
-    from kwiken.batch.racks.response import RackHardware
-
-    rack = RackHardware(
-        slots=machines * slots,
-        machines=machines,
-        nic_bytes_per_s=nic_gbps * GBPS,
-        uplink_bytes_per_s=machines * nic_gbps * GBPS / oversubscription,
-    )
-    width = len(str(racks))
-    names = tuple(f"rack-{number:0{width}}" for number in range(1, racks + 1))
-    return PlannedCluster(names, rack, f"{racks_text(racks, rack)}, assumed; --cluster states them")
-
-
 def racks_text(racks: int, rack: RackHardware) -> str:
     """Sentence that says what the racks are."""
     return (
