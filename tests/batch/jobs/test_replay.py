@@ -128,10 +128,10 @@ def test_other_input_links_and_slots() -> None:
     predictor = Predictor([job])
     base = predictor.at(10).total_ms
     assert predictor.at(10, input_bytes=3.0 * job.bytes.read).total_ms > 1.3 * base
-    slow = NetworkBounds(machines=2, bytes_per_s=1e4)
+    slow = NetworkBounds(machines=2, bytes_per_s=1e4, racks=1, core_bytes_per_s=1e4)
     assert predictor.at(10, network=slow).total_ms > base
     assert predictor.at(10, slots_per_executor=4).total_ms < base
-    across = NetworkBounds(machines=4, racks=2, core_bytes_per_s=1e6)
+    across = NetworkBounds(machines=4, bytes_per_s=1e9, racks=2, core_bytes_per_s=1e6)
     assert across.least_ms(8e6) == pytest.approx(1000)
     with pytest.raises(InputError, match="input_bytes"):
         predictor.at(10, input_bytes=0)
