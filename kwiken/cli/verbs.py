@@ -49,6 +49,7 @@ GROUPS: Final = {
         "stage": Verb("live", "Run one replica of one stage."),
         "up": Verb("live", "Start a local cluster: a gateway and every stage's replicas."),
         "down": Verb("live", "Stop the local cluster."),
+        "restart": Verb("live", "Replace the processes of the local cluster, one after another."),
         "status": Verb("live", "Show the local cluster."),
         "apply": Verb("live", "Put a plan in force at a running gateway."),
         "doctor": Verb("study", "Check this machine: versions, limits, port, clock, TLS, load."),

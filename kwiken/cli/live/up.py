@@ -22,6 +22,8 @@ from kwiken.cli.live.gateway.autopilot_beside import (
     autopilot_options,
     steered,
 )
+from kwiken.cli.live.gateway.option_file import read_option_file
+from kwiken.cli.live.restart import RESTART
 from kwiken.cli.live.server_options import (
     MAX_PORT,
     gateway_options,
@@ -32,6 +34,8 @@ from kwiken.cli.shared.options import NOT_NEGATIVE, load_service
 from kwiken.runtime.base.log_events import Event, log_event
 
 if TYPE_CHECKING:
+    import asyncio
+
     from kwiken.model.service.service import Service
     from kwiken.runtime.cluster.cluster import Cluster
     from kwiken.runtime.cluster.layout import Layout
@@ -49,8 +53,10 @@ class _Remembering(click.Command):
     """Command that remembers its words, with which a detached one is started."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words."""
+        """Parse the words; `kwiken.toml` gives what they leave out."""
         ctx.meta[WORDS] = tuple(args)
+        if not set(args) & {"-h", "--help"}:
+            ctx.default_map = read_option_file(self, ctx)
         return super().parse_args(ctx, args)
 
 
@@ -77,6 +83,11 @@ class _Remembering(click.Command):
     "--state", metavar="DIR", default=".kwiken", show_default=True, help="Folder for the cluster's state."
 )
 @autopilot_options
+@click.option(
+    "--reload",
+    is_flag=True,
+    help="Restart the processes when a .py file below this folder changes; for development.",
+)
 @click.option("--detach", is_flag=True, help="Return once the cluster is up; stop it with: kwiken down")
 @click.option(
     "--unresponsive-after",
@@ -96,6 +107,7 @@ def command(
     gateways: int,
     state: str,
     autopilot: AutopilotSettings,
+    reload: bool,
     detach: bool,
     unresponsive_s: float,
 ) -> None:
@@ -108,6 +120,9 @@ def command(
     Several services get a gateway each, on ports that follow one another. Services that share nodes belong
     into one such command: targets are kept by one ledger of the nodes, and a second command on the same nodes
     is refused.
+
+    What stands in the table [up] of kwiken.toml in the current folder need not be given: each option by its
+    name, as port = 8080, and services = ["FILE.py:NAME"]. The command line has precedence.
     """
     autopilot.check(plan=server.plan, trace=server.trace)
     targets = [target, *others]
@@ -136,7 +151,7 @@ def command(
     }
     warnings = {event: line for event, line in notices.items() if line is not None}
     if detach:
-        from kwiken.cli.live.detach import start_detached
+        from kwiken.cli.live.gateway.detach import start_detached
 
         words = click.get_current_context().meta[WORDS]
         urls = start_detached(files, [word for word in words if word != "--detach"])
@@ -176,7 +191,15 @@ def command(
     starts = {service.name: functools.partial(start, place) for place, service in enumerate(services)}
     try:
         asyncio.run(
-            _run(starts, placing, placed, files, warnings, functools.partial(_steering, autopilot, traces))
+            _run(
+                starts,
+                placing,
+                placed,
+                files,
+                warnings,
+                functools.partial(_steering, autopilot, traces),
+                watched=Path.cwd() if reload else None,
+            )
         )
     except asyncio.CancelledError:  # told to stop before it was up
         raise click.Abort from None
@@ -285,15 +308,17 @@ async def _run(
     files: Sequence[StateFiles],
     warnings: Mapping[Event, str],
     steering: Callable[[Cluster, StateFiles], contextlib.AbstractAsyncContextManager[None]],
+    watched: Path | None,
 ) -> None:
     """Serve until told to stop, on the nodes of a placement if there is one.
 
     Args:
         steering: keeps the autopilot of a cluster, if it has one.
+        watched: folder whose changed sources restart the processes; None for none.
     """
     import asyncio
 
-    stop = asyncio.Event()
+    stop, restart = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     starting = asyncio.current_task()
     assert starting is not None
@@ -308,6 +333,7 @@ async def _run(
     up = False
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, halt)
+    loop.add_signal_handler(RESTART, restart.set)
     async with contextlib.AsyncExitStack() as stack:
         keep = None
         if placed is None or placing is None:
@@ -323,6 +349,7 @@ async def _run(
             line = f"{cluster.service.name} is up with {count} replicas; control token in {each.token}"
             log_event(LOG, Event.CLUSTER_UP, line)
             await stack.enter_async_context(steering(cluster, each))
+        await stack.enter_async_context(_restarting(clusters.values(), restart, watched))
         for cluster in clusters.values():
             say(cluster.gateway_url)
         sys.stdout.flush()
@@ -343,6 +370,31 @@ async def _steering(
     command = autopilot_command(autopilot, name, traces=traces, state=str(files.folder))
     async with steered(command, urls=cluster.gateway_urls, variables=cluster.client_variables):
         yield
+
+
+@contextlib.asynccontextmanager
+async def _restarting(
+    clusters: Collection[Cluster], wanted: asyncio.Event, watched: Path | None
+) -> AsyncIterator[None]:
+    """Restart of clusters' processes whenever it is wanted, or sources below a folder change."""
+    import asyncio
+
+    from kwiken.cli.live.gateway.source_watch import watch_sources
+    from kwiken.runtime.base.event_loop import cancel_and_wait
+
+    async def restarts() -> None:
+        while await wanted.wait():
+            wanted.clear()
+            for cluster in clusters:
+                await cluster.restart()
+
+    tasks = [asyncio.create_task(restarts())]
+    if watched is not None:
+        tasks.append(asyncio.create_task(watch_sources(watched, wanted.set)))
+    try:
+        yield
+    finally:
+        await cancel_and_wait(tasks)
 
 
 def crowd_line(processes: int, processors: float) -> str | None:

@@ -29,11 +29,11 @@ from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.gateway_sockets import GatewaySockets
 from kwiken.runtime.cluster.layout import Layout, ReplicaPlace
 from kwiken.runtime.cluster.liveness import Liveness, check_liveness
-from kwiken.runtime.cluster.processes import Processes
+from kwiken.runtime.cluster.processes import KILL_AFTER_S, Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.slot import Slot
 from kwiken.runtime.cluster.specs import gateway_spec, replica_spec
-from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState
+from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, NodeState, RestartState
 from kwiken.runtime.cluster.state.folder import StateFolder
 from kwiken.runtime.engine.status_document import merged_status
 from kwiken.runtime.gateway.control.client import ControlClient
@@ -113,6 +113,8 @@ class Cluster:
         self._plan: Plan | None = None
         self._ready = False
         self._keepers: dict[str, asyncio.Task[None]] = {}  # by name of the slot
+        self._slots_change = asyncio.Lock()
+        self._restart = RestartState()
         self._actions: deque[str] = deque(maxlen=MAX_ACTIONS)
         self._crowded: frozenset[str] = frozenset()  # nodes without headroom
 
@@ -360,11 +362,12 @@ class Cluster:
         Args:
             name: name of the replica; nothing happens if there is none.
         """
-        slot = next((slot for slot in self._processes.replicas if slot.name == name), None)
-        if slot is None:
-            return
-        await cancel_and_wait([self._keepers.pop(name)])
-        child = self._processes.remove(slot)
+        async with self._slots_change:
+            slot = next((slot for slot in self._processes.replicas if slot.name == name), None)
+            if slot is None:
+                return
+            await cancel_and_wait([self._keepers.pop(name)])
+            child = self._processes.remove(slot)
         addresses = self._processes.addresses()
         for client in self._asked:
             with contextlib.suppress(KwikenError):
@@ -389,15 +392,62 @@ class Cluster:
 
     async def drop_node(self, node: str) -> list[str]:
         """Give a node up: its replicas are not restarted; returns the names of those that it had."""
-        slots = [slot for slot in self._processes.replicas if slot.place is not None and slot.node == node]
-        for slot in slots:
-            await cancel_and_wait([self._keepers.pop(slot.name)])
-            child = self._processes.remove(slot)
-            if child is not None:
-                child.kill()
-            if self._layout is not None:
-                await self._layout.limits.end(self._limited(slot))
+        async with self._slots_change:
+            on_node = [slot for slot in self._processes.replicas if slot.place is not None]
+            slots = [slot for slot in on_node if slot.node == node]
+            for slot in slots:
+                await cancel_and_wait([self._keepers.pop(slot.name)])
+                child = self._processes.remove(slot)
+                if child is not None:
+                    child.kill()
+                if self._layout is not None:
+                    await self._layout.limits.end(self._limited(slot))
         return [slot.name for slot in slots]
+
+    async def restart(self) -> None:
+        """Replace every process, one after another, by one that runs the code now on disk; never fails.
+
+        If a successor does not start, those that were not reached go on, and the state tells the reason.
+        """
+        self._restart = RestartState(number=self._restart.number + 1, running=True)
+        error = ""
+        try:
+            for slot in self._processes.slots[::-1]:  # replicas before gateways, as versions require
+                async with self._slots_change:
+                    if slot in self._processes.slots:
+                        await self._replace(slot)
+        except KwikenError as failure:
+            error = str(failure)
+            LOG.error("not restarted: %s", error, extra=about(Event.PROCESS_NOT_STARTED))  # noqa: TRY400
+        self._restart = msgspec.structs.replace(self._restart, running=False, error=error)
+        self._processes.changed.set()
+
+    async def _replace(self, slot: Slot) -> None:
+        """Replace the process of a slot in good order. There are two cases.
+
+        1. The old process ends first: a gateway, whose port waits, or a replica whose node has room for one.
+        2. The old process ends once the gateways send calls to its successor.
+        """
+        await cancel_and_wait([self._keepers.pop(slot.name)])
+        old, grace_s = slot.child, self._settings.grace_s + KILL_AFTER_S
+        try:
+            if old is not None and (slot.stage is None or slot.place is not None):  # 1.
+                slot.child = None
+                self._processes.changed.set()
+                await old.stop(grace_s)
+            slot.fill(await self._start(slot))
+            slot.restarts += 1
+            addresses = self._processes.addresses()
+            for client in self._asked:
+                await client.until_ready()
+                await client.put_replicas(addresses)
+            if old is not None:  # 2.
+                await old.stop(grace_s)
+        finally:
+            if old is not None and old is not slot.child:
+                old.kill()
+            self._keep(slot)
+            self._processes.changed.set()
 
     def withhold_copies(self, nodes: Collection[str]) -> None:
         """Let the gateways send no copies of calls to replicas on some nodes.
@@ -454,6 +504,7 @@ class Cluster:
                 for name, node in (self._layout.nodes if self._layout is not None else {}).items()
             ],
             actions=list(self._actions),
+            restart=self._restart,
         )
 
     async def _stop_all(self, grace_s: float) -> None:

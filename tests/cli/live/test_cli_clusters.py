@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kwiken.cli.live.detach import _last_log_line
+from kwiken.cli.live.gateway.detach import _last_log_line
 from kwiken.cli.live.up import crowd_line
 from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster.state.documents import STATE_VERSION, ClusterState, ProcessState

@@ -45,6 +45,19 @@ class NodeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speed: float
 
 
+class RestartState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Last restart of all processes that was asked for.
+
+    Attributes:
+        number: number of restarts so far, 0 or more.
+        error: why it ended early; empty if it did not.
+    """
+
+    number: int = 0
+    running: bool = False
+    error: str = ""
+
+
 class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """State of a cluster, as `down` and `status` need it.
 
@@ -55,6 +68,7 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         gateways: processes of the gateways that are running.
         nodes: nodes that this machine emulates; empty for none.
         actions: last actions that kept targets, each as one line; newest last.
+        restart: last restart of all processes.
     """
 
     version: int
@@ -68,6 +82,7 @@ class ClusterState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: list[ProcessState]
     nodes: list[NodeState] = []
     actions: list[str] = []
+    restart: RestartState = RestartState()
 
     def __post_init__(self) -> None:
         """Refuse other versions of the format."""
