@@ -21,7 +21,7 @@ demo: $(READY)
 	@$(BIN)/kwiken demo --out demo-out
 
 demo-place: $(READY)
-	@$(BIN)/kwiken demo-place --out demo-place-out
+	@$(BIN)/python -m benchmarks.command.demo_place --out demo-place-out
 
 test: $(READY)
 	@$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not slow and not stack" --durations 20 --durations-min 1

@@ -83,7 +83,6 @@ GROUPS: Final = {
     },
     "Demos": {
         "demo": Verb("live", "Start a real service, learn, plan, apply, and show what it bought."),
-        "demo-place": Verb("allocate", "Place three services on unequal nodes, load them, and stop a node."),
     },
 }
 _HERE: Final = Path(__file__).parent
@@ -95,6 +94,7 @@ VERBS: Final = {
 }
 # Verbs of earlier releases, and what does their work now.
 REMOVED = {
+    "demo-place": "`python -m benchmarks.command.demo_place` in a checkout of kwiken's source",
     "demo-batch": "`python -m benchmarks --only racks_live` in a checkout of kwiken's source",
     "reproduce": "`python -m papers NAME` in a checkout of kwiken's source",
     "fleet": "`python -m papers.worlds SCENARIO` in a checkout of kwiken's source",

@@ -45,7 +45,7 @@ from kwiken.upkeep.rental_journal import RentalJournal
 from kwiken.upkeep.rented_nodes import RentedNodes
 from kwiken.upkeep.upkeep import Upkeep
 
-MODULE = "kwiken.apps.demo_place.trio:digest"
+MODULE = "services.trio:digest"
 STAGE = "hashing"
 COUNT = 3  # nodes that could be there
 CORES = 0.1

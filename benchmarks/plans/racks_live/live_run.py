@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from benchmarks.command.demo_place.traffic import ClientOrder, ClientStream, LoadPhase, p99_ms
 from benchmarks.plans.racks_live import jobs as demo_jobs
 from benchmarks.plans.racks_live.namespaces import LocalRacks, local_racks, one_network
 from benchmarks.plans.racks_live.outcome import BatchArm, BatchDemo
@@ -27,7 +28,6 @@ from benchmarks.plans.racks_live.processes import (
 )
 from kwiken.apps.batch_run.dask_jobs import RACK_RESOURCE, DaskJobs, connect, workers_by_rack, workers_of
 from kwiken.apps.batch_run.run import BatchRun, BatchRunOutcome
-from kwiken.apps.demo_place.traffic import ClientOrder, ClientStream, LoadPhase, p99_ms
 from kwiken.base.errors import KwikenError
 from kwiken.batch.racks.document import RackPlan, rack_plan
 from kwiken.batch.racks.planning import plan_racks
@@ -197,7 +197,7 @@ class _Load:
         )
         process = await asyncio.create_subprocess_exec(
             *self._racks.racks[0].prefix,
-            *(sys.executable, "-m", "kwiken.apps.demo_place.client"),
+            *(sys.executable, "-m", "benchmarks.command.demo_place.client"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

@@ -186,7 +186,7 @@ def test_services_that_are_started_together_draw_on_one_ledger(
     nodes = NODES.replace('"b", class = "slow"', '"b", class = "quick"')
     options = keeping(tmp_path, workloads=WORKLOADS.replace('"other"', '"pack"').replace('"x"', '"packing"'))
     (tmp_path / "nodes.toml").write_text(nodes)
-    pack = load_service("kwiken.apps.demo_place.trio:pack")
+    pack = load_service("services.trio:pack")
     alone = [options.read([service]) for service in (SERVICE, pack)]
     assert [placed and node_of(placed) for placed in alone] == [{"first": "a"}, {"elsewhere": "a"}]
     capsys.readouterr()
@@ -221,14 +221,14 @@ def test_targets_of_services_that_make_no_sense_are_refused(
 
 
 def test_targets_of_services_are_read_by_name() -> None:
-    pack = load_service("kwiken.apps.demo_place.trio:pack")
+    pack = load_service("services.trio:pack")
     assert service_targets([SERVICE], ["80"]) == {"hello": 80.0}
     assert service_targets([SERVICE, pack], ["pack=70ms", "hello=0.5s"]) == {"pack": 70.0, "hello": 500.0}
     assert service_targets([SERVICE, pack], []) == {}
 
 
 def test_several_services_need_their_names_at_a_target(tmp_path: Path) -> None:
-    pack = load_service("kwiken.apps.demo_place.trio:pack")
+    pack = load_service("services.trio:pack")
     with pytest.raises(InputError, match="must be SERVICE=TIME with a service of hello, pack, not '50'"):
         keeping(tmp_path, target_p99=("50",)).read([SERVICE, pack])
 

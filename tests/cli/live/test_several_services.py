@@ -22,7 +22,7 @@ from tests.support.runtime.leftovers import commands_with, groups_of, new_mark
 from tests.support.runtime.waiting import soon
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits are Linux's")
-TARGETS = ("kwiken.apps.demo_place.trio:digest", "kwiken.apps.demo_place.trio:pack")
+TARGETS = ("services.trio:digest", "services.trio:pack")
 NODES = """
 classes = [{ name = "quick", cores = 0.4, memory_gb = 2, speed = 1.0 }]
 nodes = [{ name = "a", class = "quick" }, { name = "b", class = "quick" }, { name = "c", class = "quick" }]
@@ -122,7 +122,7 @@ def test_two_services_share_nodes_lose_one_and_stop_together(files: Files) -> No
         ((*TARGETS, "--plan", "plan.json"), "--plan: is for one service; give several services none"),
         ((*TARGETS, "--grpc-port", "0"), "--grpc-port: is for one service; give several services none"),
         ((*TARGETS, "--port", "65535"), "--port: 2 services need as many ports from 65535 on"),
-        ((TARGETS[0], TARGETS[0]), "kwiken.apps.demo_place.trio:digest: service 'digest' is given twice"),
+        ((TARGETS[0], TARGETS[0]), "services.trio:digest: service 'digest' is given twice"),
         ((*TARGETS, "--replicas", "sorting=2"), "sorting"),
     ],
 )
@@ -132,9 +132,7 @@ def test_what_cannot_hold_for_several_services_is_refused(words: tuple[str, ...]
 
 def test_services_are_started_in_the_order_in_which_they_are_given() -> None:
     assert "kwiken up [OPTIONS] SERVICE [SERVICE]..." in run("up", "--help").stdout
-    refused(
-        run("up", *TARGETS, TARGETS[0]), "kwiken.apps.demo_place.trio:digest: service 'digest' is given twice"
-    )
+    refused(run("up", *TARGETS, TARGETS[0]), "services.trio:digest: service 'digest' is given twice")
     refused(
         run("up", TARGETS[0], "nowhere:service", "also.nowhere:service"),
         "module nowhere: there is no such module",

@@ -38,7 +38,7 @@ def one_refusal(stderr: str, pattern: str) -> None:
     assert "Traceback" not in stderr
     lines = stderr.splitlines()
     assert len(lines) == 1, stderr
-    assert lines[0].startswith(("kwiken: ", "python -m papers")), stderr
+    assert lines[0].startswith(("kwiken: ", "python -m ")), stderr
     assert re.search(pattern, lines[0]), stderr
 
 

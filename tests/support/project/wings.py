@@ -179,7 +179,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.apps.demo.trial",
         "kwiken.apps.demo",
         "kwiken.apps.doctor",
-        "kwiken.apps.demo_place",
         "kwiken.apps.batch_run",
         "kwiken.apps",
     ),
@@ -289,7 +288,7 @@ SECOND_HALF: tuple[str, ...] = (
     ),
     *("kwiken.export.placements.repacked", "kwiken.export.block_io", "kwiken.export.provisions"),
     "kwiken.export.racks",
-    *("kwiken.apps.demo_place", "kwiken.apps.batch_run"),
+    "kwiken.apps.batch_run",
     *("kwiken.cli.placing", "kwiken.cli.allocate", "kwiken.cli.batch", "kwiken.cli.data"),
     "kwiken.cli.queue",
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.apps.demo_place.traffic import ClientStream, p99_ms
+from benchmarks.command.demo_place.traffic import ClientStream, p99_ms
 from kwiken.model.nodes.placement import PlacingStatus
 
 STEP_S: Final = 0.5  # of the time to recovery

@@ -1,6 +1,6 @@
 """Three small services with one stage each. Their calls only use processor time.
 
-Run one with `kwiken up kwiken.apps.demo_place.trio:digest`. A request says how many rounds its call works.
+Run one with `kwiken up services.trio:digest`. A request says how many rounds its call works.
 """
 
 from __future__ import annotations

@@ -11,19 +11,8 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from kwiken.allocator.adaptation.adaptation import Adaptation
-from kwiken.allocator.adaptation.watch import Observation
-from kwiken.allocator.placement.headroom import Caution
-from kwiken.allocator.placement.node_ledger import NodeLedger
-from kwiken.allocator.placement.order import admit_all
-from kwiken.allocator.placement.placement_document import document
-from kwiken.allocator.placement.request import request_for
-from kwiken.allocator.schedulers.names import scheduler
-from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile, profiles_to_json
-from kwiken.allocator.workloads.sources import SOURCES
-from kwiken.allocator.workloads.workload import Measure, workloads_from_toml
-from kwiken.apps.demo_place.demo_verdict import verdict
-from kwiken.apps.demo_place.outcome import (
+from benchmarks.command.demo_place.demo_verdict import verdict
+from benchmarks.command.demo_place.outcome import (
     DemoPlaceResult,
     Loss,
     PlacedArm,
@@ -31,8 +20,8 @@ from kwiken.apps.demo_place.outcome import (
     ServiceOutcome,
     recovery_s,
 )
-from kwiken.apps.demo_place.run import AFTER_LOSS_S, run_verb
-from kwiken.apps.demo_place.scene import (
+from benchmarks.command.demo_place.run import AFTER_LOSS_S, run_verb
+from benchmarks.command.demo_place.scene import (
     BATCH,
     BATCH_PROGRAM,
     GROWING,
@@ -48,7 +37,18 @@ from kwiken.apps.demo_place.scene import (
     with_batch,
     workloads_toml,
 )
-from kwiken.apps.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
+from benchmarks.command.demo_place.traffic import ClientStream, LoadPhase, p99_ms, send
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.adaptation.watch import Observation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.node_ledger import NodeLedger
+from kwiken.allocator.placement.order import admit_all
+from kwiken.allocator.placement.placement_document import document
+from kwiken.allocator.placement.request import request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import Estimate, Size, WorkloadProfile, profiles_to_json
+from kwiken.allocator.workloads.sources import SOURCES
+from kwiken.allocator.workloads.workload import Measure, workloads_from_toml
 from kwiken.base.errors import KwikenError
 from kwiken.model.nodes.document import nodes_from_toml
 from kwiken.model.nodes.placement import PlacingStatus

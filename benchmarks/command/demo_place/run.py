@@ -18,13 +18,7 @@ from typing import Any, Final, get_type_hints
 
 import msgspec
 
-from kwiken.allocator.adaptation.adaptation import Adaptation
-from kwiken.allocator.placement.headroom import Caution
-from kwiken.allocator.placement.request import PlacementRequest, request_for
-from kwiken.allocator.schedulers.names import scheduler
-from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
-from kwiken.allocator.workloads.workload import workloads_from_toml
-from kwiken.apps.demo_place.outcome import (
+from benchmarks.command.demo_place.outcome import (
     DemoPlaceResult,
     Loss,
     PlacedArm,
@@ -32,7 +26,7 @@ from kwiken.apps.demo_place.outcome import (
     ServiceOutcome,
     recovery_s,
 )
-from kwiken.apps.demo_place.scene import (
+from benchmarks.command.demo_place.scene import (
     BATCH,
     BATCH_PROGRAM,
     CALL_MS,
@@ -50,7 +44,13 @@ from kwiken.apps.demo_place.scene import (
     with_batch,
     workloads_toml,
 )
-from kwiken.apps.demo_place.traffic import FAILED_MS, ClientStream, LoadPhase, p99_ms, send
+from benchmarks.command.demo_place.traffic import FAILED_MS, ClientStream, LoadPhase, p99_ms, send
+from kwiken.allocator.adaptation.adaptation import Adaptation
+from kwiken.allocator.placement.headroom import Caution
+from kwiken.allocator.placement.request import PlacementRequest, request_for
+from kwiken.allocator.schedulers.names import scheduler
+from kwiken.allocator.workloads.profile import profiles_from_json, profiles_to_json
+from kwiken.allocator.workloads.workload import workloads_from_toml
 from kwiken.base.errors import KwikenError
 from kwiken.base.machine.processor_use import Reading, use_between
 from kwiken.base.machine.reading import read_processors

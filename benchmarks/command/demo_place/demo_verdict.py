@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kwiken.apps.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
+from benchmarks.command.demo_place.outcome import DemoPlaceResult, PlacedArm, Recovery
 from kwiken.model.nodes.placement import PlacingStatus
 
 MAX_BUSY: Final = 0.9  # share of the processors; above it latencies are the machine's, not the placement's

@@ -1,4 +1,4 @@
-"""`kwiken demo-place`: places services on unequal nodes, loads them, and stops a node."""
+"""Demonstration of placement: services on unequal nodes, a load that doubles, and a node that is lost."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import click
 from kwiken.apps.console.output import note, print_json, print_table, say
 from kwiken.base.errors import InputError
 from kwiken.cli.shared.options import json_option, needs_extra, seed_option
+from papers.command import PaperCommand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kwiken.apps.demo_place.outcome import PlacedArm, Recovery, ServiceOutcome
+    from benchmarks.command.demo_place.outcome import PlacedArm, Recovery, ServiceOutcome
 
 NOT_KEPT: Final = 1  # exit codes
 NO_VERDICT: Final = 3
@@ -23,7 +24,7 @@ LOG_FILE: Final = "processes.log"
 SHOWN_LINES: Final = 5  # of the log, after a failure
 
 
-@click.command()
+@click.command("benchmarks.command.demo_place", cls=PaperCommand)
 @click.option(
     "--out",
     default="demo-place-out",
@@ -44,8 +45,8 @@ def command(*, out: str, seed: int, as_json: bool) -> int:
     """
     import asyncio
 
-    from kwiken.apps.demo_place.demo_verdict import verdict
-    from kwiken.apps.demo_place.run import run_demo
+    from benchmarks.command.demo_place.demo_verdict import verdict
+    from benchmarks.command.demo_place.run import run_demo
 
     with _logged(out) as log:
         outcome = asyncio.run(run_demo(seed=seed, say=note, log=log))
@@ -145,3 +146,7 @@ def _show_change(after: str, change: Recovery, targets_ms: Mapping[str, float]) 
         for name, p99_ms in change.p99_ms.items()
     ]
     say(f"         p99 of the whole time: {', '.join(found)}")
+
+
+if __name__ == "__main__":
+    command.main()

@@ -112,7 +112,7 @@ async def send(
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "kwiken.apps.demo_place.client",
+        "benchmarks.command.demo_place.client",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -143,7 +143,7 @@ async def run_client(order: ClientOrder) -> dict[str, ClientStream]:
         asyncio.TaskGroup() as group,
     ):
         for place, name in enumerate(streams):
-            chance = random.Random(order.seed + place)  # noqa: S311 - a load, not a secret
+            chance = random.Random(order.seed + place)
             group.create_task(_send(order, name, streams[name], chance, session, group))
     return streams
 

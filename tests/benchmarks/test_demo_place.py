@@ -1,4 +1,4 @@
-"""`kwiken demo-place`: log lines go to a file, which is named once; a failure shows the last of them."""
+"""`make demo-place`: log lines go to a file, which is named once; a failure shows the last of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
-from kwiken.apps.demo_place.outcome import DemoPlaceResult, Loss, PlacedArm, Recovery, ServiceOutcome
+from benchmarks.command.demo_place.__main__ import command
+from benchmarks.command.demo_place.outcome import DemoPlaceResult, Loss, PlacedArm, Recovery, ServiceOutcome
 from kwiken.base.errors import KwikenError
 from kwiken.model.nodes.placement import PlacingStatus
-from tests.support.project.commands import refused, run
+from tests.support.project.commands import refused, run as run_command
+
+
+def run(*words: str) -> Result:
+    return run_command(*words, command=command)
 
 
 def arm(scheduler: str, p99_ms: float) -> PlacedArm:
@@ -71,10 +77,10 @@ def test_log_lines_go_to_a_new_file_that_is_named_once(
         logging.getLogger("kwiken.cluster").warning("and slow again")
         return OUTCOME
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
+    monkeypatch.setattr("benchmarks.command.demo_place.run.run_demo", demo)
     folder = tmp_path / "out"
     for _ in range(2):  # the second run begins its log anew
-        result = run("demo-place", "--out", str(folder))
+        result = run("--out", str(folder))
     assert result.exit_code == 0
     assert "slow" not in result.stderr + result.stdout
     path = folder / "processes.log"
@@ -110,8 +116,8 @@ def test_json_has_the_outcome_and_the_verdict_and_the_exit_code_says_what_was_ke
         del seed, say, log
         return found
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
-    result = run("demo-place", "--out", str(tmp_path), "--json")
+    monkeypatch.setattr("benchmarks.command.demo_place.run.run_demo", demo)
+    result = run("--out", str(tmp_path), "--json")
     assert result.exit_code == code
     told = json.loads(result.stdout)
     assert told["verdict"]["told"] == (code != 3)
@@ -129,16 +135,16 @@ def test_a_failure_shows_the_end_of_the_log_and_its_reason(
             said.writelines(f"line {number}\n" for number in range(20))
         raise KwikenError("pack-0: ended with exit code 1 before it was ready")
 
-    monkeypatch.setattr("kwiken.apps.demo_place.run.run_demo", demo)
-    result = run("demo-place", "--out", str(tmp_path))
+    monkeypatch.setattr("benchmarks.command.demo_place.run.run_demo", demo)
+    result = run("--out", str(tmp_path))
     assert result.exit_code == 2
     told = result.stderr.splitlines()
     assert told[1:] == [
         *(f"log: line {number}" for number in range(15, 20)),
-        "kwiken: pack-0: ended with exit code 1 before it was ready",
+        "python -m benchmarks.command.demo_place: pack-0: ended with exit code 1 before it was ready",
     ]
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    refused(run("demo-place", "--out", str(tmp_path / "file")), "file.*cannot be written")
+    refused(run("--out", str(tmp_path / "file")), "file.*cannot be written")

@@ -15,7 +15,7 @@ from kwiken.model.nodes.nodes import Cluster
 from kwiken.runtime.cluster.layout import EmulatedNode
 
 SERVICES: Final = {"digest": "hashing", "pack": "packing", "order": "ordering"}  # with their stages
-MODULE: Final = "kwiken.apps.demo_place.trio"
+MODULE: Final = "services.trio"
 BATCH: Final = "batch"  # best-effort work: the program of `pack` without requests
 BATCH_PROGRAM: Final = "pack"
 MACHINE: Final = "machine.json"  # calibration of this machine

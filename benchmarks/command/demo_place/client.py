@@ -1,6 +1,6 @@
 """Independent client of the demonstration, as a program: an order on stdin, the latencies on stdout.
 
-python -m kwiken.apps.demo_place.client < ORDER > RESULT
+python -m benchmarks.command.demo_place.client < ORDER > RESULT
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 import msgspec
 
-from kwiken.apps.demo_place.traffic import ClientOrder, run_client
+from benchmarks.command.demo_place.traffic import ClientOrder, run_client
 
 
 def main() -> None:
