@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -215,7 +216,6 @@ async def _dry(request: int) -> AsyncIterator[int]:
         ({"handler": _wrong}, "annotate its answer as AsyncIterator"),
         ({"handler": _dry}, "is annotated to stream, and yields nothing"),
         ({"handler": _items, "fanout": 2}, "streams, and a fan-out cannot stream yet"),
-        ({"handler": _items, "accept": bool}, "streams, and the items of a stream cannot be refused yet"),
         (
             {"handler": _items, "remote": "http://localhost:1/"},
             "a foreign service, whose answers cannot stream yet",
@@ -227,6 +227,119 @@ def test_a_stage_that_cannot_stream_is_refused_when_it_is_defined(
 ) -> None:
     with pytest.raises(DefinitionError, match=f"stage 's': .*{message}"):
         Service.of("svc", [Stage(name="s", **settings)])
+
+
+class Prefaced:
+    """A service whose stream begins with items below 0, which do not count.
+
+    Args:
+        moments_ms: moments of the items -2, -1, 0, 1 and 2 at each replica, milliseconds from its call; NaN to
+            fail instead.
+    """
+
+    def __init__(self, *moments_ms: Sequence[float], **settings: Any) -> None:
+        self.opened = self.closed = 0
+        self.service = service = Service("prefaced")
+        settings = {"accept": lambda item: item[1] >= 0, "reissue": Reissue(after_ms=50.0)} | settings
+
+        @service.stage(replicas=len(moments_ms), idempotent=True, timeout_ms=1000, **settings)
+        async def count(start: int) -> AsyncIterator[tuple[int, int]]:
+            yield start, 0
+
+        self.replicas = {
+            "count": [
+                FakeReplica(answer=partial(self._answer, number, moments))
+                for number, moments in enumerate(moments_ms)
+            ]
+        }
+
+    async def _answer(self, replica: int, moments_ms: Sequence[float], start: int) -> Any:
+        self.opened += 1
+        now_ms = 0.0
+        try:
+            for number, moment_ms in enumerate(moments_ms, start):
+                if math.isnan(moment_ms):
+                    raise ValueError("told to fail")
+                await asyncio.sleep((moment_ms - now_ms) / 1000)
+                now_ms = moment_ms
+                yield replica, number
+        finally:
+            self.closed += 1
+
+
+@virtual_time
+async def test_the_first_item_that_is_acceptable_decides_the_race_and_those_before_it_are_handed_on() -> None:
+    world = Prefaced((0, 0, 900, 900, 900), (1, 2, 20, 70, 80))
+    async with running(world.service, replicas=world.replicas) as client:
+        for _ in range(20):
+            taken: list[Any] = []
+
+            async def deliver(items: list[Any], taken: list[Any] = taken) -> None:
+                taken.extend(items)
+
+            await client.ask(-2, deliver=deliver)
+            assert taken == [(1, number) for number in range(-2, 3)]
+        slow = [each for each in client.attempts("count") if each.replica == "count-0"]
+        firsts_ms = {
+            round((each.first_item_ns - each.start_ns) / 1e6)
+            for each in client.requests
+            if each.first_item_ns
+        }
+    assert slow
+    assert {each.outcome for each in slow} == {Outcome.CANCELLED}
+    assert firsts_ms == {20, 70}, "without a copy, and with one after 50 ms"
+    assert world.opened == world.closed
+
+
+@virtual_time
+async def test_a_stream_without_an_acceptable_item_decides_by_its_end() -> None:
+    for moments in ((), (10, 20)):
+        world = Prefaced(moments, reissue=None)
+        async with running(world.service, replicas=world.replicas) as client:
+            assert (await client.ask(-5)).value == [(0, number - 5) for number in range(len(moments))]
+
+
+@virtual_time
+async def test_what_fails_before_an_acceptable_item_is_sent_again_and_nothing_of_it_is_handed_on() -> None:
+    late = Prefaced((0, 900), (0, 10), reissue=None, attempt_timeout_ms=100)
+    async with running(late.service, replicas=late.replicas) as client:
+        for _ in range(10):
+            assert (await client.ask(-1)).value == [(1, -1), (1, 0)]
+        assert client.retries() > 0
+    assert late.opened == late.closed > 10
+    taken: list[Any] = []
+
+    async def deliver(items: list[Any]) -> None:
+        taken.extend(items)
+
+    failing = Prefaced((0, 0, math.nan), reissue=None)
+    async with running(failing.service, replicas=failing.replicas) as client:
+        with pytest.raises(HandlerError, match="told to fail"):
+            await client.ask(-2, deliver=deliver)
+    assert taken == []
+
+    def broken(item: object) -> bool:
+        raise ValueError(f"unknown {item}")
+
+    world = Prefaced((0, 10), accept=broken, reissue=None)
+    async with running(world.service, replicas=world.replicas) as client:
+        with pytest.raises(HandlerError, match=r"accept: unknown \(0, 7\)"):
+            await client.ask(7)
+        await client.advance(1)
+    assert world.opened == world.closed
+
+
+@virtual_time
+async def test_a_request_that_is_cancelled_before_an_acceptable_item_ends_the_handler() -> None:
+    for moment_ms in (5, 15, 55, 65, 105):
+        world = Prefaced((10, 20, 100, 200), (10, 20, 100, 200))
+        async with running(world.service, replicas=world.replicas) as client:
+            task = asyncio.ensure_future(client.ask(-2))
+            await client.advance(moment_ms)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await client.advance(1)
+        assert world.opened == world.closed > 0, moment_ms
 
 
 def _chain(replicas: int = 1, **settings: Any) -> tuple[Service, list[list[str]]]:

@@ -135,7 +135,8 @@ class Stage:
             then it has failed, and its call is sent once more. None for no limit of its own.
         accept: function that says whether an answer, of one shard in a fan-out, is acceptable. Another one
             does not win against a pending attempt, and its call is sent once more; it is the call's answer
-            if no attempt gives a better one. None for all.
+            if no attempt gives a better one. Of a stage that streams it is asked of each item until one is
+            acceptable, which decides the race; the end of a stream does so too. None for all.
         worth: function from a complete answer to the relative worth of each shard's part, such as 1 for the
             shard with the top hit and 0 for the rest; plans of partial answers are made from it. None for the
             fall of `utility` without that shard.
@@ -292,8 +293,6 @@ def _stream_problems(stage: Stage) -> Iterator[str]:
         return
     if stage.fanout > 1:
         yield "streams, and a fan-out cannot stream yet; use fanout=1"
-    if stage.accept is not None:
-        yield "streams, and the items of a stream cannot be refused yet; leave `accept` out"
     if stage.remote is not None:
         yield "is served by a foreign service, whose answers cannot stream yet; return one answer"
 

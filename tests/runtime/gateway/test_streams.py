@@ -262,6 +262,30 @@ async def test_items_of_an_inner_stage_are_charged_until_the_stage_after_it_has_
     assert taken[2] > 400_000
 
 
+async def test_items_before_the_acceptable_one_reach_the_client_with_it() -> None:
+    prefaced = Service("prefaced")
+
+    @prefaced.stage(accept=lambda item: len(item) == 3)
+    async def words(count: int) -> AsyncIterator[str]:
+        for _ in range(count):
+            yield "x" * 10_000
+        if count < 100:
+            yield "yes"
+            yield "end"
+
+    async with front(prefaced, max_bodies=1 << 19) as gateway:
+        for count, last in ((0, {"end": {"items": 2}}), (20, {"end": {"items": 22}}), (100, None)):
+            async with gateway.session.post(
+                gateway.gateway.url + "/v1/request", data=str(count), headers=HEADERS
+            ) as response:
+                lines = [json.loads(line) async for line in response.content]
+            assert response.status == (503 if last is None else 200)
+            if last is not None:
+                assert [each["item"] for each in lines[:-1]] == ["x" * 10_000] * count + ["yes", "end"]
+                assert lines[-1] == last
+            assert gateway.gateway.door.budget.taken == 0
+
+
 async def test_the_work_of_all_items_is_metered_and_a_copy_is_charged_to_the_first_alone() -> None:
     async with front() as gateway:
         for _ in range(3):

@@ -7,7 +7,7 @@ further attempt has a task, owned by its `HedgedCall`, which waits for each of t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
 from typing import Any
 
@@ -256,13 +256,13 @@ class HedgedCall(msgspec.Struct, eq=False):
             held=request.held,
         )
         attempt.call = call
-        limit_s = stage.timeouts.attempt
+        limit_s, accept = stage.timeouts.attempt, stage.definition.accept
         try:
             if limit_s is None:
-                reply = await site.shared.transport.call(attempt.target.replica, call)
+                reply = await self._reply(attempt, call)
             else:
                 async with asyncio.timeout(limit_s):
-                    reply = await site.shared.transport.call(attempt.target.replica, call)
+                    reply = await self._reply(attempt, call)
         except asyncio.CancelledError:
             # `CancelledError` alone does not say who was cancelled; the count of this task's cancellations
             # does.
@@ -281,11 +281,36 @@ class HedgedCall(msgspec.Struct, eq=False):
             return self._failed(attempt, error)
         finally:
             call.end()
-        if stage.definition.accept is not None and not isinstance(reply.value, Stream):
-            problem = self._problem(stage.definition.accept, attempt, reply)
+        if accept is not None and not isinstance(reply.value, Stream):
+            problem = self._problem(accept, attempt, reply)
             if problem is not None:
                 return self._failed(attempt, problem)
         return self._answered(attempt, reply)
+
+    def _reply(self, attempt: Attempt, call: Call) -> Awaitable[Reply]:
+        """Answer of an attempt; of a stream as soon as it has come to what decides the race."""
+        reply = self.site.shared.transport.call(attempt.target.replica, call)
+        accept = self.site.stage.definition.accept
+        return reply if accept is None else self._reach(accept, reply)
+
+    async def _reach(self, accept: Callable[[Any], bool], sent: Awaitable[Reply]) -> Reply:
+        """Wait for the first acceptable item of a stream, or for its end; for an answer of another stage."""
+
+        def counts(item: Any) -> bool:
+            try:
+                return accept(item)
+            except Exception as error:  # of the user's function
+                raise self._unjudged(error) from error
+
+        reply = await sent
+        if isinstance(reply.value, ItemStream):
+            await reply.value.reach(counts)
+            reply.busy_ms = reply.value.busy_ms or reply.busy_ms  # else that of the first item is known
+        return reply
+
+    def _unjudged(self, error: Exception) -> HandlerError:
+        """Error of an answer that `accept` could not judge."""
+        return HandlerError(self.site.stage.name, type(error).__name__, f"accept: {error}")
 
     def _problem(self, accept: Callable[[Any], bool], attempt: Attempt, reply: Reply) -> Exception | None:
         """Error of an answer that is not acceptable; None for one that is."""
@@ -294,7 +319,7 @@ class HedgedCall(msgspec.Struct, eq=False):
             if accept(reply.value):
                 return None
         except Exception as error:  # noqa: BLE001 - of the user's function
-            return HandlerError(name, type(error).__name__, f"accept: {error}")
+            return self._unjudged(error)
         if self.unaccepted is None:
             self.unaccepted = reply
         return UnfitError(

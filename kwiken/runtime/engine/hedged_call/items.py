@@ -41,7 +41,7 @@ async def hand_on(site: CallSite, stream: ItemStream, won: Attempt) -> list[Any]
                 limit.reschedule(request.loop.time() + min(limit_s, left_s))
                 if left_s <= 0:
                     await asyncio.sleep(0)  # raises: a stream that is never waited for must end too
-                items = await stream.pull()
+                items, stream.reached = list(stream.reached) or await stream.pull(), ()
                 if not items:
                     return collected
                 count += len(items)

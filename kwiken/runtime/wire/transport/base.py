@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -127,10 +127,29 @@ class ItemStream(Stream):
     Attributes:
         busy_ms: working time of the whole call, milliseconds; known at its end, None where unknown.
         kept: whether items that were pulled stay in memory, and their bytes charged to the request.
+        reached: items that were pulled by `reach`, for the next reader.
     """
 
     busy_ms: float | None = None
     kept: bool = False
+    reached: Sequence[Any] = ()
+
+    async def reach(self, counts: Callable[[Any], bool]) -> None:
+        """Wait for the first item that counts, or the end; an error ends the call.
+
+        Raises:
+            Exception: as of `pull`, or as `counts` raised it.
+        """
+        items, self.kept = list[Any](), True
+        try:
+            while more := await self.pull():
+                items += more
+                if any(map(counts, more)):
+                    break
+        except BaseException:
+            self.cancel()
+            raise
+        self.reached, self.kept = items, False
 
     async def pull(self) -> list[Any]:
         """Wait for further items and take all that are there; none at the end.
