@@ -240,9 +240,9 @@ class Prefaced:
     def __init__(self, *moments_ms: Sequence[float], **settings: Any) -> None:
         self.opened = self.closed = 0
         self.service = service = Service("prefaced")
-        settings = {"accept": lambda item: item[1] >= 0, "reissue": Reissue(after_ms=50.0)} | settings
+        policy: Any = {"accept": lambda item: item[1] >= 0, "reissue": Reissue(after_ms=50.0)} | settings
 
-        @service.stage(replicas=len(moments_ms), idempotent=True, timeout_ms=1000, **settings)
+        @service.stage(replicas=len(moments_ms), idempotent=True, timeout_ms=1000, **policy)
         async def count(start: int) -> AsyncIterator[tuple[int, int]]:
             yield start, 0
 
