@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.storage.consolidation.forecast import DemandForecaster, predict
+from kwiken.storage.consolidation.forecast import HIGH, LOW, DemandForecaster
 from kwiken.storage.consolidation.interference import AccessMix
 from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
@@ -23,6 +23,20 @@ LEVELS: Final = 6  # parts of a day whose rates are compared
 DAY_IOS: Final = 360_000
 ARRAY: Final = DiskModel(disks=4)
 RATE: Final = (10.0, 200.0)  # I/Os a second of an application, drawn evenly in the logarithm
+
+
+def predict(history: float, seen: float, wrong_share: float) -> float:
+    """Demand to expect, by the published rule.
+
+    Args:
+        history: mean demand of the same time of day, in units of the demand.
+        seen: demand that is seen now, in the same unit.
+        wrong_share: share of the predictions so far that were wrong, 0 to 1.
+    """
+    if wrong_share >= HIGH:
+        return seen
+    weight = wrong_share**2 if wrong_share < LOW else wrong_share
+    return (1.0 - weight) * history + weight * seen
 
 
 def pairs_served(mix: AccessMix, capacity: Floats, most: float) -> Bools:

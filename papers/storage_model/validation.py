@@ -6,10 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from kwiken.storage.model.baselines import baseline
 from kwiken.storage.model.gap_laws import ks_distance
-from kwiken.storage.model.generator import IODrawing, generate, stride_order
+from kwiken.storage.model.generator import IODrawing, generate
+from kwiken.storage.model.reuse import place_in_group
 from kwiken.storage.model.states import BRANCHES, transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace, trace_of
@@ -197,6 +198,19 @@ def day_rates(seed: int) -> dict[str, float]:
         "peak": abs(float(np.argmax(smooth[0]) - np.argmax(smooth[1]))) * 5,
         "trough": abs(float(np.argmin(smooth[0]) - np.argmin(smooth[1]))) * 5,
     }
+
+
+def stride_order(thread: Ints, weight: Floats) -> Ints:
+    """(n,) order of I/Os of threads by stride scheduling in virtual time (Webster's rule).
+
+    The j-th I/O of a thread of weight `w` comes at `(j + 1/2) / w`, so that every share is within a few I/Os
+    of its quota at any point.
+
+    Args:
+        thread: (n,) thread of each I/O.
+        weight: (t,) weight of each thread, above 0.
+    """
+    return np.argsort((place_in_group(thread) + 0.5) / weight[thread], kind="stable")
 
 
 def thread_shares(seed: int) -> dict[str, float]:

@@ -14,20 +14,6 @@ LOW, HIGH = 0.3, 0.7  # shares of wrong predictions at which the rule changes
 WRONG: Final = 0.05  # relative deviation above which a prediction was wrong
 
 
-def predict(history: float, seen: float, wrong_share: float) -> float:
-    """Demand to expect, by the published rule.
-
-    Args:
-        history: mean demand of the same time of day, in units of the demand.
-        seen: demand that is seen now, in the same unit.
-        wrong_share: share of the predictions so far that were wrong, 0 to 1.
-    """
-    if wrong_share >= HIGH:
-        return seen
-    weight = wrong_share**2 if wrong_share < LOW else wrong_share
-    return (1.0 - weight) * history + weight * seen
-
-
 @dataclass(eq=False)
 class DemandForecaster:
     """Forecasts of many series at once, an interval at a time.

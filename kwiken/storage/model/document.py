@@ -50,7 +50,7 @@ class GapLaw(StrictStruct, frozen=True, kw_only=True):
         count: number of gaps.
         mean_ms: mean gap, milliseconds.
         sd_ms: standard deviation of the gaps, milliseconds.
-        family: nearest family: `static`, `normal`, `exponential`, `gamma` or `poisson`.
+        family: nearest family: `static`, `normal`, `exponential` or `gamma`.
         quantiles_ms: (q,) gaps at evenly spaced probabilities from 0 to 1, milliseconds.
     """
 
@@ -60,7 +60,7 @@ class GapLaw(StrictStruct, frozen=True, kw_only=True):
     count: _Count
     mean_ms: _Real
     sd_ms: _Real
-    family: Annotated[str, msgspec.Meta(pattern="^(static|normal|exponential|gamma|poisson)$")]
+    family: Annotated[str, msgspec.Meta(pattern="^(static|normal|exponential|gamma)$")]
     quantiles_ms: Annotated[list[_Real], msgspec.Meta(min_length=2, max_length=10_000)]
 
 

@@ -7,13 +7,10 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats
-from kwiken.base.errors import InputError
 from kwiken.storage.model.document import GapLaw
 
 QUANTILES: Final = 129  # of a law
 MIN_GAPS: Final = 100  # of a law of its own
-FAMILIES: Final = ("static", "normal", "exponential", "gamma", "poisson")
-TICK_MS: Final = 1.0  # of the Poisson family
 
 
 def law_of(gaps_ms: Floats, *, read: bool = True, sequential: bool = False, joined: bool = False) -> GapLaw:
@@ -66,7 +63,7 @@ def family_of(gaps_ms: Floats) -> str:
     seen = np.quantile(gaps_ms, (np.arange(size) + 0.5) / size)
     distances = {}
     for family in ("normal", "exponential", "gamma"):
-        drawn = np.sort(draw_family(family, mean, float(gaps_ms.std()), size, rng))
+        drawn = np.sort(_drawn(family, mean, float(gaps_ms.std()), size, rng))
         distances[family] = ks_distance(seen, drawn)
     return min(distances, key=lambda family: distances[family])
 
@@ -83,45 +80,20 @@ def ks_distance(first: Floats, second: Floats) -> float:
     )
 
 
-def draw_family(
-    family: str, mean_ms: float, sd_ms: float | None, size: int, rng: np.random.Generator
-) -> Floats:
-    """(n,) gaps of a family with this mean, milliseconds, none below 0.
-
-    Args:
-        family: name of a family, one of `FAMILIES`.
-        mean_ms: mean gap, milliseconds.
-        sd_ms: standard deviation, milliseconds; None where it is not told.
-        size: number of gaps to draw.
-
-    Raises:
-        InputError: an unknown family.
-    """
-    if family == "static" or mean_ms <= 0:
-        return np.full(size, mean_ms)
+def _drawn(family: str, mean_ms: float, sd_ms: float, size: int, rng: np.random.Generator) -> Floats:
+    """(n,) gaps of a family with this mean, milliseconds, none below 0."""
     if family == "normal":
-        sd = 0.25 * mean_ms if sd_ms is None else sd_ms
-        drawn = np.maximum(rng.normal(mean_ms, sd, size), 0.0)
+        drawn = np.maximum(rng.normal(mean_ms, sd_ms, size), 0.0)
         # Cut at 0 the mean rises; the factor takes it back.
-        factor = mean_ms / max(float(drawn.mean()), 1e-300) if size else 1.0
-        return np.asarray(drawn * factor, dtype=np.float64)
+        return np.asarray(drawn * (mean_ms / max(float(drawn.mean()), 1e-300)), dtype=np.float64)
     if family == "exponential":
         return rng.exponential(mean_ms, size)
-    if family == "gamma":
-        shape = (mean_ms / sd_ms) ** 2 if sd_ms else 1.0
-        return rng.gamma(shape, mean_ms / shape, size)
-    if family == "poisson":
-        return rng.poisson(mean_ms / TICK_MS, size).astype(np.float64) * TICK_MS
-    raise InputError(f"{family!r} is no family of gaps; known: {', '.join(FAMILIES)}", where="gaps")
+    shape = (mean_ms / sd_ms) ** 2
+    return rng.gamma(shape, mean_ms / shape, size)
 
 
 def draw_gaps(
-    laws: list[GapLaw],
-    read: Bools,
-    sequential: Bools,
-    joined: Bools,
-    rng: np.random.Generator,
-    family: str | None = None,
+    laws: list[GapLaw], read: Bools, sequential: Bools, joined: Bools, rng: np.random.Generator
 ) -> Floats:
     """(n,) gap before each I/O, milliseconds.
 
@@ -132,7 +104,6 @@ def draw_gaps(
         read: (n,) whether an I/O reads.
         sequential: (n,) whether an I/O is sequential.
         joined: (n,) whether the I/O before is of the same stream.
-        family: family to draw from instead of the trace's quantiles; `auto` for each law's own.
     """
     law_number = np.zeros(len(read), dtype=np.int64)
     for number, law in enumerate(laws[1:], start=1):
@@ -140,10 +111,6 @@ def draw_gaps(
     gaps = np.empty(len(read))
     for number, law in enumerate(laws):
         chosen = np.flatnonzero(law_number == number)
-        if family is not None:
-            name = law.family if family == "auto" else family
-            gaps[chosen] = draw_family(name, law.mean_ms, law.sd_ms, len(chosen), rng)
-            continue
         even = (rng.permutation(len(chosen)) + rng.random(len(chosen))) / max(len(chosen), 1)
         gaps[chosen] = _from_quantiles(law, even)
     return gaps

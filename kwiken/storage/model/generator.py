@@ -1,4 +1,4 @@
-"""Generator: I/Os drawn from a model in virtual time, as a walk over states or by exact shares of threads.
+"""Generator: I/Os drawn from a model in virtual time, as a walk over states.
 
 Each stream walks through all of its counted moves, so that a trace of as many I/Os as were trained on has the
 trained shares to the last I/O; an I/O that is joined to the one before it in its stream follows it directly
@@ -36,37 +36,6 @@ MAX_GENERATED: Final = 50_000_000  # I/Os of one call
 MIN_WINDOW_IOS: Final = 200  # in a compressed window, below which its rate is uncertain
 
 
-# Stride scheduling in virtual time (Webster's rule): the j-th I/O of a thread of weight `w` comes at
-# `(j + 1/2) / w`, so that every share is within a few I/Os of its quota at any point of the trace.
-def thread_order(stream: Ints, leaf: Ints, number: Ints) -> Ints:
-    """(n,) order of I/Os by which every thread keeps its share of the whole in each part.
-
-    Args:
-        stream: (n,) stream of each I/O.
-        leaf: (n,) state of each I/O.
-        number: (n,) class of each I/O.
-    """
-    key = np.unique(np.stack((stream, leaf, number)), axis=1, return_inverse=True)[1].ravel()
-    return stride_order(key, np.bincount(key).astype(np.float64))
-
-
-def stride_order(thread: Ints, weight: Floats) -> Ints:
-    """(n,) order of I/Os of threads by stride scheduling.
-
-    Args:
-        thread: (n,) thread of each I/O.
-        weight: (t,) weight of each thread, above 0.
-    """
-    return np.argsort((place_in_group(thread) + 0.5) / weight[thread], kind="stable")
-
-
-def weights(stream: Ints, leaf: Ints, number: Ints) -> Floats:
-    """(t,) share of the I/Os of each thread that occurs, in the order of streams, states and classes."""
-    counts = np.unique(np.stack((stream, leaf, number)), axis=1, return_counts=True)[1]
-    shares: Floats = counts / len(stream)
-    return shares
-
-
 @dataclass(frozen=True, kw_only=True)
 class IODrawing:
     """How to draw I/Os.
@@ -75,15 +44,11 @@ class IODrawing:
         ios: number of I/Os; None for as many as the model was trained on.
         scale: factor of every gap: below 1 the load is more intense.
         compress: factor by which the time in each window is shorter; gaps stay as they are.
-        threads: whether to draw by exact shares of threads instead of walking.
-        family: family of gaps instead of the trace's quantiles; `auto` for each law's own.
     """
 
     ios: int | None = None
     scale: float = 1.0
     compress: float = 1.0
-    threads: bool = False
-    family: str | None = None
 
 
 def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing | None = None) -> BlockTrace:
@@ -103,9 +68,6 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing |
         raise InputError(f"{ios} I/Os are more than {MAX_GENERATED}, the most of one call", where="generate")
     trees = [tree_of(volume) for volume in model.volumes]
     member, leaf, number = (column[:ios] for column in _walked(model, trees, ios, rng))
-    if asked.threads:
-        order = thread_order(member, leaf, number)
-        member, leaf, number = member[order], leaf[order], number[order]
     size = np.array([each.size for each in model.classes])[number]
     read = np.array([each.read for each in model.classes])[number]
     sequential = np.array([each.sequential for each in model.classes])[number]
@@ -113,7 +75,7 @@ def generate(model: StorageModel, rng: np.random.Generator, drawing: IODrawing |
     names = {name: at for at, name in enumerate(name for each in model.volumes for name in each.names)}
     volume = np.array([names[name] for _, name in model.members])[member]
     start = _starts(model, _Laid(member, volume, leaf, sequential, size), rng)
-    gaps = draw_gaps(model.gaps, read, sequential, joined, rng, asked.family)
+    gaps = draw_gaps(model.gaps, read, sequential, joined, rng)
     gaps[0] = 0.0
     t_s = np.cumsum(gaps) * 1e-3 * asked.scale
     return BlockTrace(

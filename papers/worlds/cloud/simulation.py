@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
 from kwiken.allocator.provisioning.offers import NodeOffer, Terms
+from kwiken.allocator.provisioning.renting import WaitEstimator
 from kwiken.allocator.provisioning.retention import keep_idle_s
 from kwiken.base.arrays import Floats
 from papers.worlds.cloud.mapping import (

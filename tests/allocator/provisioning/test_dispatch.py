@@ -7,7 +7,7 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.allocator.provisioning.dispatch.waits import WaitEstimator
+from kwiken.allocator.provisioning.renting import WaitEstimator
 from papers.worlds.cloud.mapping import (
     JobRoute,
     ReservedState,

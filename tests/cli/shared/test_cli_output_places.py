@@ -101,11 +101,11 @@ def test_the_line_names_the_file_and_comes_first(words: list[str]) -> None:
 
 
 def test_two_options_do_not_write_one_file(tmp_path: Path) -> None:
-    pack = command_of("pack")
+    place = command_of("place")
     one, same = f"{tmp_path}/a", f"{tmp_path}/./a"
-    with pytest.raises(InputError, match="is the file of --picture too"):
-        invoked(pack, out=one, picture=same)
-    context = VerbContext(pack, info_name="pack")
+    with pytest.raises(InputError, match="is the file of -o too"):
+        invoked(place, out=one, picture=same)
+    context = VerbContext(place, info_name="place")
     context.params = {"out": "/dev/null", "picture": "/dev/null"}
     assert context.invoke(lambda **_: "worked") == "worked"
 

@@ -12,7 +12,8 @@ from kwiken.storage.consolidation.document import (
     history_from_csv,
     objects_of,
 )
-from kwiken.storage.consolidation.forecast import DemandForecaster, predict
+from kwiken.storage.consolidation.forecast import DemandForecaster
+from papers.bloc.pairs import predict
 from papers.bloc.published_curve import published_latency_ms, published_limit
 
 DOCUMENT = """

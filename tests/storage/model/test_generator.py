@@ -10,11 +10,11 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.storage.model.comparison import StorageJudgement, judge, nearest
-from kwiken.storage.model.gap_laws import draw_family
-from kwiken.storage.model.generator import IODrawing, generate, stride_order
+from kwiken.storage.model.generator import IODrawing, generate
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace
 from kwiken.storage.trace.stack_distance import block_accesses, hit_ratios
+from papers.storage_model.validation import stride_order
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 
@@ -65,18 +65,6 @@ def test_impossible_drawings_are_refused(drawing: IODrawing) -> None:
         generate(train(zipf_trace(1000)), np.random.default_rng(0), drawing)
 
 
-@pytest.mark.parametrize("family", ["normal", "exponential", "gamma", "static"])
-def test_families_keep_the_mean(family: str) -> None:
-    drawn = draw_family(family, 3.0, 1.2, 100_000, np.random.default_rng(1))
-    assert drawn.mean() == pytest.approx(3.0, rel=0.01)
-    assert drawn.min() >= 0
-
-
-def test_poisson_gaps_have_bursts() -> None:
-    drawn = draw_family("poisson", 3.0, None, 100_000, np.random.default_rng(1))
-    assert (drawn == 0).mean() == pytest.approx(0.0498, abs=0.005)
-
-
 def test_threads_keep_their_shares_in_each_part() -> None:
     weight = 1.0 / np.arange(1, 41)
     weight /= weight.sum()
@@ -85,14 +73,6 @@ def test_threads_keep_their_shares_in_each_part() -> None:
     assert np.abs(np.bincount(laid) / len(laid) - weight).max() < 0.0005
     for part in np.array_split(laid, 10):
         assert np.abs(np.bincount(part, minlength=40) / len(part) - weight).max() < 0.005
-
-
-def test_threads_mode_has_the_shares_of_the_walk() -> None:
-    model = train(log_and_hot_zone(5000))
-    walk, threads = (
-        generate(model, np.random.default_rng(3), IODrawing(threads=mode)) for mode in (False, True)
-    )
-    assert np.bincount(walk.size)[[4096, 8192]].tolist() == np.bincount(threads.size)[[4096, 8192]].tolist()
 
 
 @pytest.fixture(scope="module")

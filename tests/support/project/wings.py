@@ -54,7 +54,6 @@ WINGS: dict[str, tuple[str, ...]] = {
         "kwiken.allocator.packing.tasks",
         "kwiken.allocator.packing.documents",
         "kwiken.allocator.packing",
-        "kwiken.allocator.provisioning.dispatch",
         "kwiken.allocator.provisioning",
         "kwiken.allocator.capacity",
         "kwiken.allocator.adaptation",

@@ -8,7 +8,6 @@ import click
 
 from kwiken.apps.console.output import note, note_written, print_json, progress, read_text, say, write_text
 from kwiken.base.errors import InputError
-from kwiken.base.extras import require
 from kwiken.base.machine.files import MIB
 from kwiken.base.printable import printable_json
 from kwiken.cli.shared.options import (
@@ -66,7 +65,7 @@ MAX_MOVES: Final = 1_000_000
     help="Most of an owner's replicas that one node may receive, as a share; one is always allowed.",
 )
 @click.option("--judge", metavar="FILE", help="Later usage: how often nodes need more than they have, then.")
-@click.option("--picture", metavar="FILE", help="SVG to write: nodes against risk, and the dial's places.")
+@removed_option("--picture", "--json, and draw what you need from its frontier")
 @click.option(
     "--to", type=click.Choice(("kubernetes",)), help="Write commands of kubectl to -o instead of JSON."
 )
@@ -83,7 +82,6 @@ def command(
     moves: int,
     spread: float,
     judge: str | None,
-    picture: str | None,
     to: str | None,
     out: str | None,
     as_json: bool,
@@ -94,12 +92,10 @@ def command(
     kwiken place. Nothing is moved. Memory is kept within every node; processors may run short, and how often
     is told.
     """
-    refuse_shared_stdout(out=out == "-", picture=picture == "-", json=as_json)
+    refuse_shared_stdout(out=out == "-", json=as_json)
     _refuse_mixed(risk, memory_usage, usage)
     if to is not None and out is None:
         raise click.UsageError("--to needs -o FILE, or -o - for stdout")
-    if picture is not None:
-        require("pack --picture", "report")
     text = read_text(cluster, MAX_CLUSTER_FILE)
     from kwiken.allocator.packing.repacking import RepackSettings, repack
     from kwiken.cli.allocate.packing.pack_report import note_findings, show, summary
@@ -115,24 +111,19 @@ def command(
     with progress("packing"):
         found = repack(packed, None if table is None else table.series, settings)
     judged = None if later is None else found.judged(later.series)
-    if picture is not None:
-        from kwiken.cli.allocate.packing.pack_picture import draw_frontier  # needs the libraries of reports
-
-        write_text(picture, draw_frontier(found.states, found.chosen))
-        note_written(picture)
     if out is not None:  # before anything is printed, which may go to a pipe that is closed
         write_text(out, _written(found, judged, listed if to is not None else None))
         note_written(out)
     if as_json:
         print_json(summary(found, judged))
-    elif "-" not in (out, picture):
+    elif out != "-":
         show(found, judged)
     note_findings(found, table, 0 if listed is None else listed.pending)
     if risk is not None and found.states[found.chosen].share > risk:
         note(
             f"note: no state is within --risk {risk:g}, so no move is proposed; --dial counts added risk only"
         )
-    if out is None and not as_json and picture != "-":
+    if out is None and not as_json:
         say("kwiken pack moves nothing itself; -o FILE keeps the answer, and --to kubernetes writes commands")
 
 

@@ -1,8 +1,8 @@
-"""Racks that `kwiken batch plan` plans on: of a document, or of options."""
+"""Racks that `kwiken batch plan` plans on, from the document of a cluster."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,11 +13,14 @@ from kwiken.base.machine.files import MIB
 from kwiken.cli.shared.document_sizes import MAX_PLACEMENT
 
 if TYPE_CHECKING:
+    from kwiken.base.arrays import Floats, Ints
     from kwiken.batch.racks.response import RackHardware
     from kwiken.model.nodes.document import RackCluster
 
 MAX_CLUSTER_FILE: Final = 64 * MIB
 GBPS: Final = 1e9 / 8  # bytes per second
+NO_RACK: Final = -1
+MIN_UNPLACED: Final = 0.01  # share of the traffic without a rack, below which it is not mentioned
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,14 @@ def read_cluster(path: str, beside: str | None, traffic: str | None = None) -> P
         traffic: name of a traffic model of the services; None for none.
 
     Raises:
-        InputError: as `cluster_in`, and as `beside_traffic`.
+        InputError: as `cluster_in`, and names the file of the traffic and what in it does not fit.
     """
     from kwiken.batch.racks.response import RackHardware
 
     cluster, held = cluster_in(path, beside)
     if traffic is not None:
-        from kwiken.cli.batch.racks.background import beside_traffic
-
-        background = beside_traffic(traffic, cluster)
-        cluster, held = background.cluster, f"{held}; {background.told}"
+        cluster, taken = _beside_traffic(traffic, cluster)
+        held = f"{held}; {taken}"
     slots = cluster.rack_slots
     rack = RackHardware(
         slots=int(slots.min()),
@@ -100,4 +101,57 @@ def racks_text(racks: int, rack: RackHardware) -> str:
     return (
         f"{racks} racks of {rack.machines} machines and {rack.slots} slots, links of "
         f"{rack.nic_bytes_per_s / GBPS:g} Gbit/s, uplinks of {rack.uplink_bytes_per_s / GBPS:g} Gbit/s"
+    )
+
+
+def _beside_traffic(path: str, cluster: RackCluster) -> tuple[RackCluster, str]:
+    """Take the traffic between racks off their uplinks: of each rack, that of its busiest window of the day.
+
+    An uplink carries as much in each direction; the larger of what a rack sends and receives counts.
+
+    Returns:
+        The cluster, and the part of a sentence that says what the services take.
+
+    Raises:
+        InputError: names the file: no traffic model, one that counts calls, one whose machines are none of
+            the cluster's, or more traffic than an uplink carries.
+    """
+    from kwiken.cli.data.traffic.reading import load_traffic
+
+    model = load_traffic(path)
+    if model.unit != "bytes":
+        raise InputError("counts calls, not bytes; learn it from flows that state bytes", where=path)
+    rack_of = {node.name: int(rack) for node, rack in zip(cluster.nodes.nodes, cluster.rack, strict=True)}
+    rack = np.array([rack_of.get(one.node, NO_RACK) for one in model.endpoints], dtype=np.int64)
+    source, target = (rack[ends] for ends in model.pairs)
+    known = (source != NO_RACK) & (target != NO_RACK)
+    every = model.rates_per_s()
+    if not known.any():
+        raise InputError("no two of its endpoints are on nodes of the cluster", where=path)
+    racks = len(cluster.rack_names)
+    crosses = known & (source != target)
+    taken = np.zeros(racks)
+    for window in range(len(model.windows)):
+        rates = model.rates_per_s(window)
+        taken = np.maximum(taken, _on_uplinks(source[crosses], target[crosses], rates[crosses], racks))
+    left = cluster.uplink_bytes_per_s - taken
+    if (left <= 0).any():
+        full = int(np.argmin(left))
+        taken_gbps, has_gbps = taken[full] / GBPS, cluster.uplink_bytes_per_s[full] / GBPS
+        name = cluster.rack_names[full]
+        raise InputError(
+            f"takes {taken_gbps:.3g} Gbit/s of the uplink of rack {name!r}, which has {has_gbps:.3g}",
+            where=path,
+        )
+    total = float(every.sum())
+    without = float(every[~known].sum()) / total if total > 0 else 0.0
+    more = f"; {without:.0%} of it has an end on no node, and is left out" if without > MIN_UNPLACED else ""
+    told = f"services take up to {taken.max() / GBPS:.3g} Gbit/s of a rack's uplink{more}"
+    return replace(cluster, uplink_bytes_per_s=left), told
+
+
+def _on_uplinks(source: Ints, target: Ints, rate: Floats, racks: int) -> Floats:
+    """(racks,) the larger of what each rack sends to others and receives from them, bytes per second."""
+    return np.maximum(
+        np.bincount(source, weights=rate, minlength=racks), np.bincount(target, weights=rate, minlength=racks)
     )

@@ -8,7 +8,7 @@ import click
 
 from kwiken.apps.console.output import note, note_written, progress, write_text
 from kwiken.cli.data.storage.models import FACTOR, load_model
-from kwiken.cli.shared.options import needs_extra, seed_option
+from kwiken.cli.shared.options import needs_extra, removed_option, seed_option
 
 MAX_IOS: Final = 50_000_000
 FORMS: Final = ("csv", "iolog", "fio")
@@ -30,18 +30,12 @@ FORMS: Final = ("csv", "iolog", "fio")
 @click.option(
     "--ios", type=click.IntRange(1, MAX_IOS), help="I/Os to draw.  [default: as many as were trained on]"
 )
-@click.option(
-    "--mode",
-    type=click.Choice(("walk", "threads")),
-    default="walk",
-    show_default=True,
-    help="Walk over states, or exact shares of threads at all times.",
-)
+@removed_option("--mode", "no option: I/Os are drawn as a walk over states")
 @seed_option
 @click.option("-o", "--out", "out", default="-", metavar="FILE", help="File to write; '-' is stdout.")
 @needs_extra("plan")
 def command(
-    *, model: str, to: str, scale: float, compress: float, ios: int | None, mode: str, seed: int, out: str
+    *, model: str, to: str, scale: float, compress: float, ios: int | None, seed: int, out: str
 ) -> None:
     """Draw I/Os from MODEL, which kwiken storage fit wrote."""
     learned = load_model(model)
@@ -58,7 +52,7 @@ def command(
         asked = learned.trained.ios if ios is None else ios
         text = fio_job(learned, ios=max(1, round(asked / compress)), scale=scale)
     else:
-        drawing = IODrawing(ios=ios, scale=scale, compress=compress, threads=mode == "threads")
+        drawing = IODrawing(ios=ios, scale=scale, compress=compress)
         with progress("generating"):
             trace = generate(learned, np.random.default_rng(seed), drawing)
             text = csv_text(trace) if to == "csv" else iolog_text(trace)
