@@ -85,3 +85,21 @@ def test_a_stream_that_ends_by_an_error_has_failed(
 def test_an_answer_that_does_not_stream_has_no_first_item(server: type[Streams], load: Load) -> None:
     report = load(server.server_version, *RUN).report
     assert (report["requests"]["ok"], report["first_item"]) == (10, None)
+
+
+def test_a_limit_of_the_first_item_is_for_streams_and_counts_failures_as_endless(
+    server: type[Streams], load: Load
+) -> None:
+    limit = ("--max-first-item", "60000")
+    server.kind, server.pieces = LINES
+    ran = load(server.server_version, *RUN, *limit)
+    assert ran.code == 0, ran.err
+    assert ran.report["first_item_with_failures"] == ran.report["first_item"]
+    ran = load(server.server_version, *RUN, "--max-first-item", "0.001")
+    assert (ran.code, "p99 of the first item is" in ran.err) == (4, True)
+    server.kind, server.pieces = PLAIN
+    ran = load(server.server_version, *RUN, *limit)
+    assert (ran.code, "p99 of the first item is endless" in ran.err) == (4, True)
+    assert "no answer streams" in ran.err
+    ran = load(server.server_version, *RUN, "--max-first-item", "0")
+    assert (ran.code, "--max-first-item: must be milliseconds above 0" in ran.err) == (2, True)

@@ -89,6 +89,13 @@ EXCEEDED: Final = 4
     help="Exit code 4 if the p99 of all requests, failures as endless, is above it.",
 )
 @click.option(
+    "--max-first-item",
+    "max_first_item_ms",
+    type=float,
+    metavar="MS",
+    help="Exit code 4 if the p99 of first items of streams, failures as endless, is above it.",
+)
+@click.option(
     "--max-failed",
     "max_failed_percent",
     type=float,
@@ -100,7 +107,12 @@ EXCEEDED: Final = 4
 @json_option
 @needs_extra("load")
 def command(
-    *, as_json: bool, max_p99_ms: float | None, max_failed_percent: float | None, **options: Any
+    *,
+    as_json: bool,
+    max_p99_ms: float | None,
+    max_failed_percent: float | None,
+    max_first_item_ms: float | None,
+    **options: Any,
 ) -> int:
     """Send open-loop load to URL and report latency from each request's intended start.
 
@@ -112,7 +124,7 @@ def command(
     from kwiken.loadtest.results.limits import LoadLimits
     from kwiken.loadtest.run import run_load
 
-    limits = LoadLimits(max_p99_ms, max_failed_percent)
+    limits = LoadLimits(max_p99_ms, max_failed_percent, max_first_item_ms)
     limits.check()
     if options["queries"] is None and (name := given("zipf")) is not None:
         raise InputError("has no effect without --queries", where=name)

@@ -97,6 +97,9 @@ class ReportCollector:
             utility=_utility(rows),
             latency=ladder(rows.latency[rows.fate == _OK]),
             first_item=ladder(rows.first_item[streamed]) if streamed.any() else None,
+            first_item_with_failures=(
+                ladder(np.where(streamed, rows.first_item, math.inf)) if streamed.any() else None
+            ),
             latency_with_failures=ladder(np.where(rows.fate == _OK, rows.latency, math.inf)),
             start_lag=ladder(rows.lag[rows.fate != _DROPPED]),
             windows=_windows(rows, warmup_s, duration_s, late_ms),
@@ -119,6 +122,7 @@ class LoadReport:
         latency: percentiles, mean, minimum and maximum of the ok answers, milliseconds from the intended
             start.
         first_item: the same up to the first item of answers that stream; None if none does.
+        first_item_with_failures: as `latency_with_failures`, to the first item; None if no answer streams.
         latency_with_failures: the same over all intended requests; a failed or dropped request counts as
             infinitely late, and a percentile that falls on one is None.
         start_lag: the same of the delay from intended to actual start, milliseconds; the generator's own
@@ -136,6 +140,7 @@ class LoadReport:
     utility: float | None
     latency: dict[str, float | None]
     first_item: dict[str, float | None] | None
+    first_item_with_failures: dict[str, float | None] | None
     latency_with_failures: dict[str, float | None]
     start_lag: dict[str, float | None]
     windows: list[dict[str, Any]]

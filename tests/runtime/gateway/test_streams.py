@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import json
 import random
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
+import httpx
 import msgspec
 import pytest
 
@@ -27,6 +29,7 @@ from tests.support.runtime.waiting import found, until
 
 HEADERS: Final = {"Content-Type": "application/json"}
 EVENTS: Final = {"Accept": "text/event-stream"}
+CURL: Final = shutil.which("curl")
 LARGE: Final = 50_000  # bytes of an item that is longer than a frame
 
 
@@ -126,6 +129,43 @@ async def test_a_client_that_asks_for_events_gets_events() -> None:
         "error": "stage 'count': ValueError: told to fail",
         "items": 1,
     }
+
+
+async def test_httpx_reads_events_as_they_come_and_ends_the_handler_when_it_leaves(tmp_path: Path) -> None:
+    async with front() as gateway, httpx.AsyncClient(trust_env=False, verify=False) as client:
+        url, headers = gateway.gateway.url + "/v1/request", HEADERS | EVENTS
+
+        def post(script: Script) -> Any:
+            return client.stream("POST", url, content=msgspec.json.encode(script), headers=headers)
+
+        async with post(Script(3)) as response:
+            lines = [line async for line in response.aiter_lines() if line]
+        items = [json.loads(line.removeprefix("data: "))["number"] for line in lines[:3]]
+        assert (items, lines[3:]) == ([0, 1, 2], ["event: end", 'data: {"items":3}'])
+        async with post(Script(3, gap_ms=3_600_000, log=str(tmp_path))) as response:
+            first = await anext(response.aiter_lines())
+            assert json.loads(first.removeprefix("data: "))["number"] == 0
+        await until(lambda: found(tmp_path, "cancelled"))
+
+
+@pytest.mark.skipif(CURL is None, reason="curl is not installed")
+async def test_curl_reads_events_as_they_come(tmp_path: Path) -> None:
+    assert CURL is not None
+    async with front() as gateway:
+        script = Script(3, gap_ms=1.0, stall_at=2, log=str(tmp_path))
+        process = await asyncio.create_subprocess_exec(
+            CURL, "--no-buffer", "--silent", "--noproxy", "*",
+            "--header", "Content-Type: application/json", "--header", "Accept: text/event-stream",
+            "--data", msgspec.json.encode(script).decode(), gateway.gateway.url + "/v1/request",
+            stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdout is not None
+        for number in range(2):
+            event = await process.stdout.readuntil(b"\n\n")
+            assert json.loads(event.removeprefix(b"data: "))["number"] == number
+        process.terminate()
+        await process.wait()
+        await until(lambda: found(tmp_path, "cancelled"))
 
 
 async def test_an_error_before_the_first_item_has_its_status_and_a_later_one_ends_the_stream() -> None:
