@@ -9,6 +9,10 @@ of a first plan. The plans are then compared in turns on fresh requests, the sam
    2 in 5 keeps that at 2%.
 3. p95 everywhere, without the coin: the ledger denies what exceeds 2%.
 
+The same budget is not the same extra work: budgets are charged with typical times. So the arms run once more
+on fresh requests, their budgets multiplied by what the plan was measured to spend over what they spent, and
+the coin likewise, up to 1.
+
 Ratios are of p99, with the interval of their median over the turns. The plan is `met` against an arm if its
 whole interval is at 1 or above.
 """
@@ -19,7 +23,7 @@ import asyncio
 import random
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +44,8 @@ from kwiken.apps.demo.trial.plans import (
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.otel.write.observer import make_observer
 from kwiken.otel.write.records import RequestRecord
+from kwiken.tail.planning.planner import study_plan
+from kwiken.tail.planning.study import PlanSettings
 from kwiken.testing.client import ServiceClient
 from kwiken.testing.virtual_loop import simulate
 
@@ -47,10 +53,12 @@ BUDGET = 0.02
 LIKENESS = (0.0, 0.5)  # of a call and its copy
 RATE_PER_S = 10.0
 LEARNED, PILOT = 3000, 2000  # requests without a plan, and with the first one
+EQUAL_SPEND_SEED = 100  # added to the seeds of turns at the plan's spend
 REQUESTS, TURNS = 2000, 10  # of an arm in a turn, and turns
 QUICK_REQUESTS, QUICK_TURNS = 300, 2
 SEEDS = {FIRST_SET.name: 61, SECOND_SET.name: 6100}  # of learning; turn k of a scene adds k
-NONE, PLAN = "no copies", "the plan"
+NONE, PLAN, EVEN = "no copies", "the plan", "even"
+P95, P95_NO_COIN = "p95 everywhere", "p95 everywhere, no coin"
 
 
 @dataclass(frozen=True)
@@ -105,21 +113,61 @@ def learned(times: Times, likeness: float, folder: Path, *, seed: int) -> Learne
     return simulate(main)
 
 
-def arms(found: Learned) -> dict[str, Plan | None]:
-    """Plans to compare, by name."""
-    coin = BUDGET / P95_COPIED
-    everywhere = replace(found.everywhere, budgets=Budgets(reissue=BUDGET), ledger=LEDGER)
+def p95_everywhere(found: Learned, times: float, *, coin: bool) -> Plan:
+    """Plan that copies every stage's calls at their p95.
+
+    Args:
+        times: factor on the budget and the coin.
+        coin: whether a coin keeps copies within the budget, and not the ledger alone.
+    """
+    budget = BUDGET * times
+    plan = replace(found.everywhere, budgets=Budgets(reissue=min(1.0, budget)), ledger=LEDGER)
+    share = min(1.0, budget / P95_COPIED) if coin else 1.0
     tossed = {
-        name: replace(stage, reissue=replace(stage.reissue, probability=coin, fraction=BUDGET))
-        for name, stage in everywhere.stages.items()
+        name: replace(
+            stage, reissue=replace(stage.reissue, probability=share, fraction=min(budget, P95_COPIED))
+        )
+        for name, stage in plan.stages.items()
         if stage.reissue is not None
     }
+    return replace(plan, stages=tossed)
+
+
+def even(found: Learned, times: float, seed: int) -> Plan:
+    """Plan that gives every stage the same amount of a budget that is so many times as large."""
+    settings = PlanSettings(
+        budgets=Budgets(reissue=BUDGET * times),
+        spread="equal",
+        ledger=LEDGER,
+        created=found.study.plan.created,
+        seed=seed,
+    )
+    return study_plan(found.profile, settings).plan
+
+
+def arms(found: Learned) -> dict[str, Plan | None]:
+    """Plans to compare, by name."""
     return {
         PLAN: found.study.plan,
-        "even": found.even,
-        "p95 everywhere": replace(everywhere, stages=tossed),
-        "p95 everywhere, no coin": everywhere,
+        EVEN: found.even,
+        P95: p95_everywhere(found, 1.0, coin=True),
+        P95_NO_COIN: p95_everywhere(found, 1.0, coin=False),
         NONE: None,
+    }
+
+
+def arms_at_equal_spend(found: Learned, spent: Mapping[str, float], *, seed: int) -> dict[str, Plan | None]:
+    """Plans with budgets by which they should spend what the plan does.
+
+    Args:
+        spent: extra work that each arm was measured to spend at the same budget, as any share.
+    """
+    times = {name: spent[PLAN] / spent[name] for name in (EVEN, P95, P95_NO_COIN)}
+    return {
+        PLAN: found.study.plan,
+        EVEN: even(found, times[EVEN], seed),
+        P95: p95_everywhere(found, times[P95], coin=True),
+        P95_NO_COIN: p95_everywhere(found, times[P95_NO_COIN], coin=False),
     }
 
 
@@ -138,31 +186,59 @@ def turn(times: Times, likeness: float, plan: Plan | None, requests: int, *, see
     return Turn(float(np.percentile(firsts_ms, 99)), world.copied_ms / world.work_ms)
 
 
+def in_turns(
+    times: Times, likeness: float, plans: Mapping[str, Plan | None], requests: int, seeds: Sequence[int]
+) -> dict[str, list[Turn]]:
+    """Run all arms in turns, each turn with a seed."""
+    by_arm: dict[str, list[Turn]] = {name: [] for name in plans}
+    for seed in seeds:
+        for name, plan in plans.items():
+            by_arm[name].append(turn(times, likeness, plan, requests, seed=seed))
+    return by_arm
+
+
 def scene(times: Times, likeness: float, requests: int, turns: int) -> list[Row]:
     """Rows of one set of published times."""
     seed = SEEDS[times.name]
     with tempfile.TemporaryDirectory() as folder:
         found = learned(times, likeness, Path(folder), seed=seed)
-    by_arm: dict[str, list[Turn]] = {name: [] for name in arms(found)}
-    for number in range(1, turns + 1):
-        for name, plan in arms(found).items():
-            by_arm[name].append(turn(times, likeness, plan, requests, seed=seed + number))
     where = f"{times.name}, likeness {likeness:g}"
-    ours = by_arm.pop(PLAN)
+    seeds = range(seed + 1, seed + 1 + turns)
+    by_arm = in_turns(times, likeness, arms(found), requests, seeds)
+    spent = {name: statistics.median(each.extra for each in those) for name, those in by_arm.items()}
+    rows = rows_of(where, by_arm)
     expected = found.study.plan.expected
     assert expected is not None
+    rows.append(Row(name=f"{where}: p99 expected by the plan", ours=expected.after.p99_ms, unit="ms"))
+    return rows + equal_spend(where, times, likeness, found, spent, requests, turns)
+
+
+def equal_spend(
+    where: str,
+    times: Times,
+    likeness: float,
+    found: Learned,
+    spent: Mapping[str, float],
+    requests: int,
+    turns: int,
+) -> list[Row]:
+    """Rows at the plan's spend; there are none where an arm or the plan sends no copies."""
+    if not all(spent[name] for name in (PLAN, EVEN, P95, P95_NO_COIN)):
+        return []
+    seed = SEEDS[times.name]
+    seeds = range(seed + EQUAL_SPEND_SEED, seed + EQUAL_SPEND_SEED + turns)
+    plans = arms_at_equal_spend(found, spent, seed=seed)
+    return rows_of(f"{where}, at the plan's spend", in_turns(times, likeness, plans, requests, seeds))
+
+
+def rows_of(where: str, by_arm: Mapping[str, Sequence[Turn]]) -> list[Row]:
+    """Rows of p99 beside each arm, and of every arm's extra work."""
+    ours = by_arm[PLAN]
     rows = [
         ratio_row(f"{where}: p99 of the first item", name, ours, theirs, judged=name != NONE)
         for name, theirs in by_arm.items()
+        if name != PLAN
     ]
-    rows.append(
-        Row(
-            name=f"{where}: expected by the plan",
-            ours=expected.after.p99_ms,
-            unit="ms",
-            spread=expected.bounds.after.get("p99_ms"),
-        )
-    )
     return rows + [
         Row(
             name=f"{where}: extra work, {name}",
@@ -170,7 +246,7 @@ def scene(times: Times, likeness: float, requests: int, turns: int) -> list[Row]
             unit="%",
             spread=(100 * min(each.extra for each in spent), 100 * max(each.extra for each in spent)),
         )
-        for name, spent in ((PLAN, ours), *by_arm.items())
+        for name, spent in by_arm.items()
         if name != NONE
     ]
 

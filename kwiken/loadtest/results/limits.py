@@ -1,4 +1,4 @@
-"""Limits of a load run, which continuous integration asserts: p99 of answers and first items, and failures."""
+"""Limits of a load run, which continuous integration asserts: p99 of answers and first items; failures."""
 
 from __future__ import annotations
 
