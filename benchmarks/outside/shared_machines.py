@@ -28,7 +28,10 @@ placed replicas over the number of targets that are met, whatever was said.
 **`steered`** was added after the first run. There, each request goes to a random replica, by speeds, as under
 a plain balancer; a promise supposes the runtime, which sends it where an answer is expected first.
 
-    python -m benchmarks.outside.shared_machines [CONFIDENCE [steered]]
+**`fresh`** draws other jobs: seeds that were written down after a change of the allocator had been chosen on
+seeds 11 to 13, and before it was judged.
+
+    python -m benchmarks.outside.shared_machines [CONFIDENCE [steered] [fresh] [MANAGER ...]]
 """
 
 from __future__ import annotations
@@ -59,6 +62,7 @@ from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from kwiken.model.nodes.placement import PlacingStatus
 
 SEEDS: Final = (5801, 5802, 5803, 5804)
+FRESH_SEEDS: Final = (5821, 5822, 5823, 5824)
 LOADS: Final = (0.3, 0.5)  # threads that jobs need alone on `wide`, as a share of all threads
 NODES_OF_CLASS: Final = 12
 PAST: Final = 24
@@ -406,14 +410,16 @@ def met_truly(
     return met
 
 
-def main(confidence: float, *, steered: bool) -> None:
+def main(confidence: float, words: Sequence[str]) -> None:
     """Print one row for each load and manager."""
+    seeds = FRESH_SEEDS if "fresh" in words else SEEDS
+    managers = [name for name in MANAGERS if name in words] or MANAGERS
     print(
-        f"confidence {confidence:g}, {len(SEEDS)} seeds: said met -> of these truly met, cost per kept target"
+        f"confidence {confidence:g}, {len(seeds)} seeds: said met -> of these truly met, cost per kept target"
     )
     for load in LOADS:
-        for name in MANAGERS:
-            rows = [judged(seed, load, name, confidence, steered=steered) for seed in SEEDS]
+        for name in managers:
+            rows = [judged(seed, load, name, confidence, steered="steered" in words) for seed in seeds]
             count, said, both, kept = (sum(row[at] for row in rows) for at in range(4))
             cost = math.fsum(row[4] for row in rows) / max(kept, 1)
             print(
@@ -424,4 +430,4 @@ def main(confidence: float, *, steered: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(float(next(iter(sys.argv[1:]), 0.95)), steered="steered" in sys.argv)
+    main(float(next(iter(sys.argv[1:]), 0.95)), sys.argv[2:])
