@@ -178,10 +178,8 @@ def test_a_placement_says_sizes_and_nodes_in_kubernetes() -> None:
         resources = pod["containers"][0]["resources"]
         assert resources["requests"] == resources["limits"]
         assert resources["requests"]["cpu"] == f"{1000 * cores:.0f}m"
-        [term] = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
-            "nodeSelectorTerms"
-        ]
-        assert term["matchExpressions"][0]["values"] == [one.node for one in those]
+        [wish] = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert wish["preference"]["matchExpressions"][0]["values"] == [one.node for one in those]
     # One Service, one budget and one rule of distance for all sizes.
     assert found["Service", "shop-1-find"]["spec"]["selector"]["app.kubernetes.io/component"] == "find"
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -17,6 +18,7 @@ from kwiken.base.errors import InputError
 from kwiken.export.placements.manifests import MANIFESTS
 from kwiken.model.nodes.nodes import Cluster, Node
 from kwiken.model.nodes.placement import Placement
+from kwiken.upkeep.kubernetes.nodes import node_of
 from papers.worlds.schedulers.names import scheduler
 from tests.support.project.commands import refused, run
 from tests.support.runtime.clusters import cluster, profile, requested
@@ -47,9 +49,52 @@ def test_kubernetes_gets_every_replica_with_its_size_and_nodes() -> None:
         assert patch["spec"]["replicas"] == len(nodes)
         amounts = {"cpu": by_cores[int(cores * 1000)], "memory": "953Mi"}
         assert pod["containers"][0]["resources"] == {"requests": amounts, "limits": amounts}
-        term = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        (rule,) = term["nodeSelectorTerms"][0]["matchExpressions"]
+        (wish,) = pod["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        (rule,) = wish["preference"]["matchExpressions"]
         assert (rule["key"], rule["operator"], rule["values"]) == ("kubernetes.io/hostname", "In", nodes)
+
+
+def selects(terms: list[dict[str, Any]], labels: dict[str, str]) -> bool:
+    """Whether terms of a node selector take a node, as the API has it: one term, with all its rules."""
+    meets = {
+        "In": lambda rule: labels.get(rule["key"]) in rule["values"],
+        "DoesNotExist": lambda rule: rule["key"] not in labels,
+    }
+    return any(all(meets[rule["operator"]](rule) for rule in term["matchExpressions"]) for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("labels", "taken"),
+    [
+        ({"node.kubernetes.io/instance-type": "top", "kubernetes.io/hostname": "came-later"}, True),
+        ({"node.kubernetes.io/instance-type": "m5.large", "kwiken/class": "top"}, True),
+        ({"node.kubernetes.io/instance-type": "top", "kwiken/class": "slow"}, False),
+        ({"node.kubernetes.io/instance-type": "m5.large", "kubernetes.io/hostname": "top-0"}, False),
+        ({}, False),
+    ],
+)
+def test_a_node_that_comes_later_takes_pods_if_upkeep_gives_it_their_class(
+    labels: dict[str, str], taken: bool
+) -> None:
+    assert (node_of({"metadata": {"name": "n", "labels": labels}}).node_class == "top") is taken
+    for patch in patches(placed("a")):
+        affinity = patch["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+        terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+        assert selects(terms, labels) is taken
+        # Karpenter launches nothing for a pod whose required rules name a host.
+        assert all(
+            rule["key"] != "kubernetes.io/hostname" for one in terms for rule in one["matchExpressions"]
+        )
+
+
+@pytest.mark.parametrize(("spread", "zones"), [(Spread.NODE, [1]), (Spread.NONE, [1]), (Spread.ZONE, [])])
+def test_pods_are_spread_over_zones_where_the_placement_is(spread: Spread, zones: list[int]) -> None:
+    nodes = cluster({"top": 3}, zones=3)
+    for patch in patches(placed("a", spread=spread, nodes=nodes)):
+        rules = patch["spec"]["template"]["spec"]["topologySpreadConstraints"]
+        soft = [one for one in rules if one["whenUnsatisfiable"] == "ScheduleAnyway"]
+        assert [one["maxSkew"] for one in soft] == (zones if patch["spec"]["replicas"] > 1 else [])
+        assert all(one["topologyKey"] == "topology.kubernetes.io/zone" for one in soft)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +138,10 @@ def test_names_that_cannot_be_used_are_refused() -> None:
     nodes = Cluster(odd.classes, tuple(Node(f"No {place}", "top") for place in range(2)))
     with pytest.raises(InputError, match=r"^p: node 'No 0' is no name of a Kubernetes node"):
         patches(placed("a", nodes=nodes))
+    found = placed("a")
+    odd_class = [msgspec.structs.replace(one, node_class="m5 large") for one in found.nodes]
+    with pytest.raises(InputError, match=r"^p: class 'm5 large' is no value of a Kubernetes label"):
+        patches(msgspec.structs.replace(found, nodes=tuple(odd_class)))
 
 
 def test_the_verb_writes_manifests(tmp_path: Path) -> None:

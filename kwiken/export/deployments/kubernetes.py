@@ -34,6 +34,7 @@ from kwiken.export.deployments.upkeep import (
 )
 from kwiken.export.placements.groups import MAX_LABEL, affinity_of, spread_of
 from kwiken.export.yaml import dump
+from kwiken.model.nodes.nodes import HOST_LABEL
 from kwiken.model.nodes.placement import PLACED_GATE
 
 PLAN_FOLDER: Final = "/etc/kwiken/plan"
@@ -401,7 +402,7 @@ def _spread(labels: dict[str, str]) -> list[Object]:
     return [
         {
             "maxSkew": 1,
-            "topologyKey": "kubernetes.io/hostname",
+            "topologyKey": HOST_LABEL,
             "whenUnsatisfiable": "ScheduleAnyway",
             "labelSelector": {"matchLabels": labels},
         }

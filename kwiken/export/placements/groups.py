@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
+from kwiken.model.nodes.nodes import CLASS_LABEL, HOST_LABEL, TYPE_LABEL, ZONE_LABEL
 from kwiken.model.nodes.placement import PlacedReplica, PlacedWorkload, Placement
 
 MAX_LABEL: Final = 63  # characters of a name in Kubernetes
 MEBIBYTES_PER_GB: Final = 1e9 / 2**20
-HOST: Final = "kubernetes.io/hostname"
-ZONE: Final = "topology.kubernetes.io/zone"
 _HOST_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\Z")
-_KEYS: Final = {"node": HOST, "zone": ZONE}
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_KEYS: Final = {"node": HOST_LABEL, "zone": ZONE_LABEL}
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class ReplicaGroup:
         name: name of the group, unique among those of a placement, as Kubernetes takes it.
         cores: number of cores of a replica, with those kept for reissues and for late requests.
         memory_gb: memory of a replica, in units of GB.
+        nodes: name of the node of each replica.
+        classes: names of the classes of these nodes, each once.
+        in_one_zone: largest number of replicas in one zone; None where one zone has all, or none is named.
     """
 
     name: str
@@ -33,6 +37,8 @@ class ReplicaGroup:
     cores: float
     memory_gb: float
     nodes: tuple[str, ...]
+    classes: tuple[str, ...]
+    in_one_zone: int | None
 
     @property
     def on_one_node(self) -> int:
@@ -46,12 +52,14 @@ class ReplicaGroup:
 
 
 def check_host_names(placement: Placement, where: str) -> None:
-    """Refuse nodes whose names no node of Kubernetes can have.
+    """Refuse nodes whose names no node of Kubernetes can have, and classes that are no value of a label.
 
     Raises:
-        InputError: names the node.
+        InputError: names the node or the class.
     """
     for node in placement.nodes:
+        if not _LABEL_VALUE.match(node.node_class):
+            raise InputError(f"class {node.node_class!r} is no value of a Kubernetes label", where=where)
         if not _HOST_NAME.match(node.name):
             raise InputError(f"node {node.name!r} is no name of a Kubernetes node", where=where)
 
@@ -63,6 +71,7 @@ def replica_groups(placement: Placement, where: str) -> list[ReplicaGroup]:
         InputError: for a workload whose name no group can have, or two groups that would get one name.
     """
     found: dict[str, ReplicaGroup] = {}
+    known = {node.name: node for node in placement.nodes}
     for workload in placement.workloads:
         sizes = sorted({drawn_of(replica) for replica in workload.replicas}, reverse=True)
         for size in sizes:
@@ -80,22 +89,34 @@ def replica_groups(placement: Placement, where: str) -> list[ReplicaGroup]:
                     f"workloads {found[name].workload.name!r} and {workload.name!r} would both be {name!r}",
                     where=where,
                 )
-            found[name] = ReplicaGroup(name, workload, *size, nodes)
+            classes = tuple(unique(known[node].node_class for node in nodes))
+            zones = Counter(known[node].zone for node in nodes)
+            in_one_zone = max(zones.values()) if len(zones) > 1 and "" not in zones else None
+            found[name] = ReplicaGroup(name, workload, *size, nodes, classes, in_one_zone)
     return list(found.values())
 
 
 def affinity_of(group: ReplicaGroup, labels: dict[str, str]) -> dict[str, Any]:
-    """Affinity of the pods of a group: its nodes, and what no two replicas of the workload may share.
+    """Affinity of the pods of a group: classes of nodes, and what no two replicas of the workload may share.
+
+    A pod of a node that is gone runs on another node of the class. Chosen nodes are a preference: node
+    autoscalers provide no node of a given name (kubernetes-sigs/karpenter#3214).
 
     Args:
         labels: labels that all replicas of the workload have, whatever their size.
     """
-    nodes = {"key": HOST, "operator": "In", "values": unique(group.nodes)}
+    own = {"key": CLASS_LABEL, "operator": "In", "values": list(group.classes)}
+    unlabelled = {"key": CLASS_LABEL, "operator": "DoesNotExist"}
+    nodes = {"key": HOST_LABEL, "operator": "In", "values": unique(group.nodes)}
+    terms = [[{**own, "key": TYPE_LABEL}, unlabelled], [own]]
     affinity: dict[str, Any] = {
         "nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": [nodes]}]
-            }
+                "nodeSelectorTerms": [{"matchExpressions": term} for term in terms]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 100, "preference": {"matchExpressions": [nodes]}}
+            ],
         }
     }
     if group.workload.spread in _KEYS:
@@ -108,18 +129,23 @@ def affinity_of(group: ReplicaGroup, labels: dict[str, str]) -> dict[str, Any]:
 
 
 def spread_of(group: ReplicaGroup, labels: dict[str, str]) -> list[dict[str, Any]]:
-    """Spread of the pods of a group over nodes or zones.
+    """Spread of the pods of a group over nodes or zones; over zones as far as the placement has it.
 
     Args:
         labels: labels that all replicas of the group have.
     """
+    key = _KEYS.get(group.workload.spread, HOST_LABEL)
+    rules = [(group.on_one_node, key, "DoNotSchedule")]
+    if group.in_one_zone is not None and key != ZONE_LABEL:
+        rules.append((group.in_one_zone, ZONE_LABEL, "ScheduleAnyway"))
     return [
         {
-            "maxSkew": group.on_one_node,
-            "topologyKey": _KEYS.get(group.workload.spread, HOST),
-            "whenUnsatisfiable": "DoNotSchedule",
+            "maxSkew": most,
+            "topologyKey": key,
+            "whenUnsatisfiable": otherwise,
             "labelSelector": {"matchLabels": labels},
         }
+        for most, key, otherwise in rules
     ]
 
 

@@ -27,8 +27,8 @@ from kwiken.model.nodes.placement import Placement
 def kubernetes_patches(placement: Placement, *, where: str) -> str:
     """Patches of Deployments in YAML, one for each workload and size of replicas.
 
-    A patch sets replicas, CPU and memory, the nodes, and the spread over nodes or zones. The image, and all
-    else, stays with the Deployment of that name.
+    A patch sets replicas, CPU and memory, classes of nodes, and the spread over nodes and zones. The image,
+    and all else, stays with the Deployment of that name.
 
     Raises:
         InputError: for a node or a workload whose name Kubernetes does not take, or two workloads that would

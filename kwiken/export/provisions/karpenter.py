@@ -11,9 +11,9 @@ from kwiken.allocator.provisioning.offers import Terms
 from kwiken.base.errors import InputError
 from kwiken.base.printable import printable
 from kwiken.export.yaml import dump
+from kwiken.model.nodes.nodes import TYPE_LABEL
 
 API: Final = "karpenter.sh/v1"
-INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
 INTERRUPTIBLE: Final = "kwiken/interruptible"  # taint of spot nodes, for pods that may be interrupted
 # Weights: what is paid already is filled first, then spot by those that tolerate it, then on demand.
@@ -83,7 +83,7 @@ def _pool(name: str, offer: ChosenOffer, rank: int, where: str) -> dict[str, Any
     template: dict[str, Any] = {
         "nodeClassRef": dict(_NODE_CLASS),
         "requirements": [
-            {"key": INSTANCE_TYPE, "operator": "In", "values": [offer.node_class]},
+            {"key": TYPE_LABEL, "operator": "In", "values": [offer.node_class]},
             {"key": CAPACITY_TYPE, "operator": "In", "values": types},
         ],
     }

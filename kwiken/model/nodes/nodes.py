@@ -19,6 +19,11 @@ MAX_MEMORY_GB: Final = 1e6  # of one node
 MIN_QUANTITY: Final = 1e-6  # of any quantity; quotients of what is smaller overflow
 MAX_FACTOR: Final = 1e9  # of a speed, and of a cost per hour
 MAX_NAME_LENGTH: Final = 200
+# Labels of nodes in Kubernetes. The class of a node is its own label, or else its instance type.
+CLASS_LABEL: Final = "kwiken/class"
+HOST_LABEL: Final = "kubernetes.io/hostname"
+TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
 def check_bounded(name: str, value: float, most: float) -> None:

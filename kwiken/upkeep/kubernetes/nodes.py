@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from kwiken.base.errors import InputError, KwikenError
-from kwiken.model.nodes.nodes import Node
+from kwiken.model.nodes.nodes import CLASS_LABEL, TYPE_LABEL, ZONE_LABEL, Node
 from kwiken.runtime.node_classes.limit import Limit
-
-CLASS: Final = "kwiken/class"  # label of a node's class, where its type does not say it
-TYPE: Final = "node.kubernetes.io/instance-type"
-ZONE: Final = "topology.kubernetes.io/zone"
 
 
 def node_of(found: Mapping[str, Any]) -> Node:
     """A node, from the API's object; its class is empty where no label says it."""
     labels = found["metadata"].get("labels") or {}
-    return Node(found["metadata"]["name"], labels.get(CLASS) or labels.get(TYPE, ""), labels.get(ZONE, ""))
+    node_class = labels.get(CLASS_LABEL) or labels.get(TYPE_LABEL, "")
+    return Node(found["metadata"]["name"], node_class, labels.get(ZONE_LABEL, ""))
 
 
 def usable_nodes(found: Iterable[Mapping[str, Any]]) -> set[str]:

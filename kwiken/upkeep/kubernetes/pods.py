@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
+from kwiken.model.nodes.nodes import HOST_LABEL
 from kwiken.model.nodes.placement import PLACED_GATE
 
-HOST: Final = "kubernetes.io/hostname"
 COMPONENT: Final = "app.kubernetes.io/component"
 VERSION: Final = "pod-template-hash"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -71,13 +71,13 @@ def pod_of(found: Mapping[str, Any]) -> Pod:
         or status.get("phase") in {"Succeeded", "Failed"}
         or (meta.get("annotations") or {}).get(DELETION_COST) == GIVEN_UP,
         ready=conditions.get("Ready", {}).get("status") == "True",
-        node=spec.get("nodeName") or (spec.get("nodeSelector") or {}).get(HOST, ""),
+        node=spec.get("nodeName") or (spec.get("nodeSelector") or {}).get(HOST_LABEL, ""),
         address=status.get("podIP", ""),
         cores=cores_of(requests.get("cpu", "0")),
         pending=f"{resize.get('reason', '')}: {resize.get('message', '')}"
         if resize.get("status") == "True"
         else "",
-        placed=HOST in (spec.get("nodeSelector") or {}),
+        placed=HOST_LABEL in (spec.get("nodeSelector") or {}),
         learned=_factor((meta.get("annotations") or {}).get(LEARNED, "")),
     )
 
@@ -108,7 +108,7 @@ def cores_of(quantity: str) -> float:
 
 def placing(node: str) -> dict[str, Any]:
     """Patch that lets a waiting pod onto one node."""
-    return {"spec": {"nodeSelector": {HOST: node}, "schedulingGates": None}}
+    return {"spec": {"nodeSelector": {HOST_LABEL: node}, "schedulingGates": None}}
 
 
 def noting(learned: float) -> dict[str, Any]:

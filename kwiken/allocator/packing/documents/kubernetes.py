@@ -20,15 +20,12 @@ from kwiken.allocator.packing.tasks.packed_cluster import MAX_PACKED_NODES, MAX_
 from kwiken.base.arrays import Bools, Ints
 from kwiken.base.errors import InputError
 from kwiken.base.parsing.strict_json import parse_json
-from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from kwiken.model.nodes.nodes import HOST_LABEL, TYPE_LABEL, ZONE_LABEL, Cluster, Node, NodeClass
 
 MAX_CLUSTER_BYTES: Final = 1 << 30
 SYSTEM_CRITICAL: Final = 2_000_000_000  # priority of pods without which the cluster does not work
 MIRROR: Final = "kubernetes.io/config.mirror"
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
-ZONE: Final = "topology.kubernetes.io/zone"
-HOST: Final = "kubernetes.io/hostname"
 PACKED: Final = {"cpu", "memory", "ephemeral-storage"}  # resources of every node; storage is not counted
 HASH: Final = "pod-template-hash"
 
@@ -82,7 +79,7 @@ def _term(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     fields = term.get("matchFields") or []
     if not rules and not fields:
         return False
-    named = {"metadata.name": labels.get("kubernetes.io/hostname", "")}
+    named = {"metadata.name": labels.get(HOST_LABEL, "")}
     return all(_holds(rule, labels) for rule in rules) and all(_holds(rule, named) for rule in fields)
 
 
@@ -191,7 +188,7 @@ def cluster_from_kubectl(text: str | bytes, *, where: str) -> KubernetesCluster:
         host = cluster.index_of.get(str(spec["nodeName"]))
         if host is None:
             raise InputError(f"{path}.spec.nodeName: no node {spec['nodeName']!r} in the list", where=where)
-        zone = labels[host].get(ZONE, "") if _claims(spec) else None
+        zone = labels[host].get(ZONE_LABEL, "") if _claims(spec) else None
         key = json.dumps(
             [spec.get("nodeSelector"), _at(spec, "affinity", "nodeAffinity"), spec.get("tolerations"), zone],
             sort_keys=True,
@@ -263,7 +260,7 @@ def _nodes(
         cores = quantity(capacity.get("cpu"), where=f"{at}.cpu")
         memory_gb = quantity(capacity.get("memory"), where=f"{at}.memory") / BYTES_PER_GB
         own = _at(item, "metadata", "labels") or {}
-        kind = str(own.get(INSTANCE_TYPE) or "node")
+        kind = str(own.get(TYPE_LABEL) or "node")
         key = (kind, round(cores, 6), round(memory_gb, 6))
         if key not in classes:
             told = sum(known[0] == kind for known in classes)
@@ -275,8 +272,8 @@ def _nodes(
                 )
             except ValueError as error:
                 raise InputError(str(error), where=at) from error
-        nodes.append(Node(name, classes[key].name, str(own.get(ZONE) or "")))
-        labels.append({**own, HOST: str(own.get(HOST) or name)})
+        nodes.append(Node(name, classes[key].name, str(own.get(ZONE_LABEL) or "")))
+        labels.append({**own, HOST_LABEL: str(own.get(HOST_LABEL) or name)})
         spec = item.get("spec") or {}
         taints.append([one for one in spec.get("taints") or [] if isinstance(one, dict)])
         ready = next(
@@ -308,7 +305,7 @@ def _allowed(
         [
             wants_node(spec, own)
             and tolerates(spec.get("tolerations") or [], tainted)
-            and (zone is None or own.get(ZONE, "") == zone)
+            and (zone is None or own.get(ZONE_LABEL, "") == zone)
             for own, tainted in zip(labels, taints, strict=True)
         ],
         dtype=np.bool_,
@@ -421,7 +418,7 @@ def _pins(item: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[str]:
     if any(not wants_pod(rule.get("labelSelector") or {}, labels) for rule in _anti_affinity(spec)):
         yield "it must not stand beside pods of others"
     for rule in (*_anti_affinity(spec), *_required_spread(spec)):
-        if rule.get("topologyKey") != HOST:
+        if rule.get("topologyKey") != HOST_LABEL:
             yield f"it is spread over {rule.get('topologyKey')}"
 
 
