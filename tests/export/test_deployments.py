@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from kwiken.allocator.placement.order import admit_all
 from kwiken.allocator.placement.placement_document import document
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.base.errors import InputError
-from kwiken.export.deployments.compose import compose_file
+from kwiken.export.deployments.compose import compose_files
 from kwiken.export.deployments.deployment import Build, Deployment, replicas_of
 from kwiken.export.deployments.image import ImageContent, dockerfile, dockerignore
 from kwiken.export.deployments.kubernetes import kubernetes_files
@@ -73,11 +74,44 @@ def objects(deployment: Deployment) -> dict[tuple[str, str], Any]:
     return by_name
 
 
+@pytest.mark.parametrize("tls", [False, True])
+def test_compose_brings_a_prometheus_that_asks_every_process(tls: bool) -> None:
+    files = compose_files(deployed(shop("find", "show_it"), gateways=2, tls=tls), made_by="kwiken export")
+    settings = yaml.safe_load(files["monitoring/prometheus/prometheus.yml"])
+    asked = {
+        (name, found["port"])
+        for each in settings["scrape_configs"]
+        for found in each["dns_sd_configs"]
+        for name in found["names"]
+    }
+    assert asked == {("gateway", 8080), ("gateway-2", 8080), ("find", 9000), ("show-it", 9000)}
+    assert {each.get("scheme", "http") for each in settings["scrape_configs"]} == {"https" if tls else "http"}
+    read = [f"monitoring/prometheus/{name}" for name in settings["rule_files"]]
+    services = yaml.safe_load(files["compose.yaml"])["services"]
+    mounts = [
+        mount.partition(":")[0][2:]
+        for name in ("prometheus", "grafana")
+        for mount in services[name]["volumes"]
+    ]
+    for mounted in mounts:
+        assert mounted == "tls/stage" or any(path.startswith(f"{mounted}/") for path in files)
+    assert all(yaml.safe_load(files[path])["groups"] for path in read)
+    board = json.loads(files["monitoring/grafana/dashboards/grafana-board.json"])
+    assert board["uid"] == "kwiken"
+
+
+def test_an_own_collector_brings_no_monitoring() -> None:
+    files = compose_files(deployed(shop("find"), otlp="http://c:4318"), made_by="")
+    assert list(files) == ["compose.yaml"]
+
+
 def test_compose_runs_every_process_of_the_image() -> None:
-    text = compose_file(deployed(shop("find", "show_it"), gateways=2), made_by="kwiken export")
+    text = compose_files(deployed(shop("find", "show_it"), gateways=2), made_by="kwiken export")[
+        "compose.yaml"
+    ]
     found = yaml.safe_load(text)
     services = found["services"]
-    assert list(services) == ["gateway", "gateway-2", "find", "show-it", "jaeger"]
+    assert list(services) == ["gateway", "gateway-2", "find", "show-it", "jaeger", "prometheus", "grafana"]
     assert found["name"] == "shop-1"
     assert services["show-it"]["command"][-1] == "--stage=show_it"
     assert services["gateway"]["command"][5:] == [
@@ -93,13 +127,17 @@ def test_compose_runs_every_process_of_the_image() -> None:
     assert {name for name, one in services.items() if "build" in one} == {"gateway"}
     assert services["gateway"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}
     assert services["gateway"]["pull_policy"] == "missing"
-    others = [one for name, one in services.items() if name not in {"gateway", "jaeger"}]
+    others = [
+        one for name, one in services.items() if name not in {"gateway", "grafana", "jaeger", "prometheus"}
+    ]
     assert {one["pull_policy"] for one in others} == {"never"}
     assert {one["image"] for one in others} == {services["gateway"]["image"]}
 
 
 def test_compose_takes_a_plan_and_a_collector() -> None:
-    found = yaml.safe_load(compose_file(deployed(shop("find"), plan="{}", otlp="http://c:4318"), made_by=""))
+    found = yaml.safe_load(
+        compose_files(deployed(shop("find"), plan="{}", otlp="http://c:4318"), made_by="")["compose.yaml"]
+    )
     gateway = found["services"]["gateway"]
     assert "jaeger" not in found["services"]
     assert "--plan=/etc/kwiken/plan/plan.json" in gateway["command"]
@@ -110,7 +148,9 @@ def test_compose_takes_a_plan_and_a_collector() -> None:
 def test_sizes_and_numbers_of_a_placement_are_used() -> None:
     service = shop("find", "show")
     placement = placed(service, "find")
-    services = yaml.safe_load(compose_file(deployed(service, placement), made_by=""))["services"]
+    services = yaml.safe_load(compose_files(deployed(service, placement), made_by="")["compose.yaml"])[
+        "services"
+    ]
     sizes = sorted({one.cores for one in placement.workloads[0].replicas}, reverse=True)
     names = [f"find-{1000 * cores:.0f}m" for cores in sizes]
     assert [services[name]["cpus"] for name in names] == sizes
@@ -325,7 +365,9 @@ def health_words(found: Any) -> str:
 
 
 def test_with_tls_compose_mounts_certificates_of_both_sides() -> None:
-    text = compose_file(deployed(shop("find"), tls=True, plan="{}\n"), made_by="kwiken export")
+    text = compose_files(deployed(shop("find"), tls=True, plan="{}\n"), made_by="kwiken export")[
+        "compose.yaml"
+    ]
     found = yaml.safe_load(text)
     gateway, stage = found["services"]["gateway"], found["services"]["find"]
     assert gateway["volumes"] == ["./plan:/etc/kwiken/plan:ro", "./tls/gateway:/etc/kwiken/tls:ro"]
@@ -338,7 +380,7 @@ def test_with_tls_compose_mounts_certificates_of_both_sides() -> None:
         compile(program, "health", "exec")
         assert "load_cert_chain" in program
     assert "https://127.0.0.1:8080" in text
-    assert "tls" not in compose_file(deployed(shop("find")), made_by="kwiken export")
+    assert "tls" not in compose_files(deployed(shop("find")), made_by="kwiken export")["compose.yaml"]
 
 
 def test_with_tls_kubernetes_mounts_secrets_and_probes_as_the_certificates_allow() -> None:

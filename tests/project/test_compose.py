@@ -23,7 +23,7 @@ TARGET = "kwiken.services.search:search"
 OTLP = "http://jaeger:4318"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "runtime" / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = sorted(set(SERVICES) - {"jaeger"})
+OURS = sorted(set(SERVICES) - {"grafana", "jaeger", "prometheus"})
 DOCKERFILE = (ROOT / "runtime" / "Dockerfile").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "operate" / "running.md").read_text(encoding="utf-8")
 

@@ -17,6 +17,7 @@ from kwiken.otel.metrics.prometheus import prometheus_label, prometheus_name
 from tests.support.project.site_tables import generated
 
 ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "kwiken" / "export" / "deployments"
 PAGE = (ROOT / "docs" / "operate" / "metrics.md").read_text(encoding="utf-8")
 GROUPS = (
     ("gateway", catalog.GATEWAY),
@@ -68,8 +69,8 @@ def expressions(document: Any) -> Iterator[str]:
 
 
 def documents() -> list[tuple[str, Any]]:
-    alerts = yaml.safe_load((ROOT / "otel" / "alerts.yml").read_text(encoding="utf-8"))
-    board = json.loads((ROOT / "otel" / "grafana-board.json").read_text(encoding="utf-8"))
+    alerts = yaml.safe_load((MONITORING / "alerts.yml").read_text(encoding="utf-8"))
+    board = json.loads((MONITORING / "grafana-board.json").read_text(encoding="utf-8"))
     return [("alerts", alerts), ("board", board)]
 
 

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kwiken.export.deployments.deployment import JAEGER_IMAGE
+from kwiken.export.deployments.monitoring import GRAFANA_IMAGE, PROMETHEUS_IMAGE
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "operate" / "deploy.md").read_text(encoding="utf-8")
-JAEGER = "jaegertracing/jaeger:2.13.0"
+BESIDE = (JAEGER_IMAGE, PROMETHEUS_IMAGE, GRAFANA_IMAGE)
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1500)]
 
@@ -36,8 +39,8 @@ def test_ten_commands_lead_to_a_plan_in_force(tmp_path: Path) -> None:
     if shutil.which("docker") is None or not answers("info") or not answers("compose", "version"):
         pytest.skip("no Docker engine with Compose answers: start one, or name it by $DOCKER_HOST")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if not answers("image", "inspect", f"python:{version}-slim", JAEGER):
-        pytest.skip(f"the engine lacks python:{version}-slim or {JAEGER}")
+    if not answers("image", "inspect", f"python:{version}-slim", *BESIDE):
+        pytest.skip(f"the engine lacks python:{version}-slim or one of {', '.join(BESIDE)}")
     ran(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), where=ROOT)
     (tmp_path / "shop.py").write_text(blocks("python")[0])
     commands = blocks("sh")[0].strip().splitlines()

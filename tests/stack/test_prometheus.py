@@ -23,6 +23,7 @@ from tests.support.runtime.server_processes import KWIKEN, free_port
 from tests.support.runtime.stacks import ask, running_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
+MONITORING = ROOT / "kwiken" / "export" / "deployments"
 WAIT_S = 60.0
 REQUESTS = 200
 
@@ -44,8 +45,10 @@ def checked(*words: str, stdin: bytes | None = None) -> None:
 
 def test_alerts_and_configuration_are_accepted_and_their_cases_hold() -> None:
     promtool = tool("promtool")
-    checked(promtool, "check", "rules", str(ROOT / "otel" / "alerts.yml"))
+    checked(promtool, "check", "rules", str(MONITORING / "alerts.yml"))
     checked(promtool, "check", "config", "--syntax-only", str(ROOT / "otel" / "prometheus.yml"))
+    exported = ROOT / "runtime" / "monitoring" / "prometheus" / "prometheus.yml"
+    checked(promtool, "check", "config", str(exported))
     checked(promtool, "test", "rules", str(ROOT / "otel" / "alerts_test.yml"))
 
 
@@ -86,7 +89,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
             ("http://127.0.0.1:8080", gateway),
             ("../.kwiken/search.token", str(state / "echo.token")),
             ("15s", "1s"),
-            ("[alerts.yml]", f"[{ROOT / 'otel' / 'alerts.yml'}]"),
+            ("[../kwiken/export/deployments/alerts.yml]", f"[{MONITORING / 'alerts.yml'}]"),
         ):
             assert before in settings
             settings = settings.replace(before, after)
@@ -140,6 +143,7 @@ def test_every_metric_arrives_with_its_type(stack: Stack) -> None:
     missing = {catalog.PLAN_AFTER, catalog.PLAN_EXPECTED, catalog.REQUESTS_SHED}
     missing |= {catalog.LINES_LIMIT, catalog.LINE_WAITING, catalog.LINE_WAIT}  # the service has no lines
     missing |= {catalog.LINE_TURNED_AWAY, catalog.LINE_SERVICE}
+    missing |= {catalog.CERTIFICATE_VALIDITY}  # the service speaks no TLS
     wrong = {}
     for metric in catalog.ALL:
         if metric in missing:

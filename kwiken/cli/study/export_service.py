@@ -119,7 +119,10 @@ _OPTIONS: Final = (
         "--image", metavar="NAME", help="Service: name of its image.  [default: the service's, with :local]"
     ),
     click.option(
-        "--otlp", metavar="URL", help="Service: collector for spans.  [default: a Jaeger beside the service]"
+        "--otlp",
+        metavar="URL",
+        help="Service: collector for spans.  [default: a Jaeger beside the service; with Compose, Prometheus "
+        "and Grafana too]",
     ),
     click.option(
         "--wheel",
@@ -173,16 +176,14 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     _check(program, options, out)
     service = load_service(source)
     from kwiken.apps.deploy.write import ImageFiles, refuse_foreign, write_files
-    from kwiken.export.deployments.compose import compose_file
+    from kwiken.export.deployments.compose import compose_files
     from kwiken.export.deployments.kubernetes import kubernetes_files
 
     image = ImageFiles(folder=Path(out), context=Path.cwd())
     deployment = _deployment(service, source, program, options, image)
     made_by = shlex.join(["kwiken", "export", source, "--to", program, *options.words(), "-o", out])
     if program == "compose":
-        files = {"compose.yaml": compose_file(deployment, made_by=made_by)}
-        if deployment.plan is not None:
-            files["plan/plan.json"] = deployment.plan
+        files = compose_files(deployment, made_by=made_by)
     else:
         files = kubernetes_files(deployment, made_by=made_by) | _documents(options)
     refuse_foreign(Path(out), files, image=deployment.build is not None and not image.kept)

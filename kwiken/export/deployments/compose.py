@@ -1,4 +1,4 @@
-"""Compose file of a service: gateways, every stage's replicas, and Jaeger for the traces. Pure."""
+"""Compose file of a service: gateways, every stage's replicas, Jaeger, Prometheus and Grafana."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from kwiken.export.deployments.deployment import (
     Deployment,
     StageReplicas,
 )
+from kwiken.export.deployments.monitoring import (
+    GRAFANA_PORT,
+    PROMETHEUS_PORT,
+    monitoring_files,
+    monitoring_services,
+)
 from kwiken.export.placements.groups import mebibytes
 from kwiken.export.yaml import dump
 
@@ -23,15 +29,29 @@ PLAN_FOLDER: Final = "/etc/kwiken/plan"
 _TEMPLATES: Final = ("process", "stage")
 
 
-def compose_file(deployment: Deployment, *, made_by: str) -> str:
-    """Compose file in YAML.
+def compose_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
+    """Compose file, and what its containers read, by path.
 
     Args:
-        made_by: command that writes this file, for its header.
+        made_by: command that writes these files, for their header.
     """
+    files = {"compose.yaml": _compose_file(deployment, made_by)}
+    if deployment.otlp is None:
+        files |= monitoring_files(deployment, _gateways(deployment))
+    if deployment.plan is not None:
+        files["plan/plan.json"] = deployment.plan
+    return files
+
+
+def _gateways(deployment: Deployment) -> list[str]:
+    """Names of the gateways' containers."""
+    return [f"gateway-{number + 1}" if number else "gateway" for number in range(deployment.gateways)]
+
+
+def _compose_file(deployment: Deployment, made_by: str) -> str:
     stages = {each.name: _stage(deployment, each) for each in deployment.stages}
-    gateways = [f"gateway-{number + 1}" if number else "gateway" for number in range(deployment.gateways)]
-    jaeger = {"jaeger": _jaeger()} if deployment.otlp is None else {}
+    gateways = _gateways(deployment)
+    beside = {"jaeger": _jaeger(), **monitoring_services(deployment)} if deployment.otlp is None else {}
     text = dump(
         [
             (
@@ -50,7 +70,7 @@ def compose_file(deployment: Deployment, *, made_by: str) -> str:
                             for number, name in enumerate(gateways)
                         },
                         **stages,
-                        **jaeger,
+                        **beside,
                     },
                 },
             )
@@ -64,18 +84,23 @@ def compose_file(deployment: Deployment, *, made_by: str) -> str:
 def _header(deployment: Deployment, made_by: str) -> list[str]:
     replicas = sum(each.count for each in deployment.stages)
     gateways = "a gateway" if deployment.gateways == 1 else f"{deployment.gateways} gateways"
-    traced = ", and Jaeger for its traces" if deployment.otlp is None else ""
+    beside = ", Jaeger, Prometheus and Grafana" if deployment.otlp is None else ""
     shown = (
-        f" (the service's page) and http://127.0.0.1:{PAGE_PORT} (its traces)"
+        [
+            f"  open http://127.0.0.1:{PAGE_PORT} (Jaeger: its traces)",
+            f"  open http://127.0.0.1:{GRAFANA_PORT}/d/kwiken (Grafana: its latency, spend and replicas)",
+            f"  open http://127.0.0.1:{PROMETHEUS_PORT}/alerts (Prometheus: what is wrong)",
+        ]
         if deployment.otlp is None
-        else ""
+        else []
     )
     return [
-        f"Service {deployment.service.name} in containers: {gateways}, {replicas} replicas{traced}.",
+        f"Service {deployment.service.name} in containers: {gateways}, {replicas} replicas{beside}.",
         f"Made by: {made_by}",
         "",
         "  docker compose up --build --detach --wait",
-        f"  open http{'s' * deployment.tls}://127.0.0.1:{GATEWAY_PORT}{shown}",
+        f"  open http{'s' * deployment.tls}://127.0.0.1:{GATEWAY_PORT} (the service's page)",
+        *shown,
         "",
         *(_certificates(deployment) if deployment.tls else ()),
         "KWIKEN_TOKEN in the environment opens the gateway's control routes; they are closed without it.",

@@ -42,6 +42,11 @@ def test_a_folder_holds_image_and_compose_file(here: Path) -> None:
         "compose.yaml",
         "requirements.lock",
         "wheels/kwiken-9.8.7-py3-none-any.whl",
+        "monitoring/prometheus/prometheus.yml",
+        "monitoring/prometheus/alerts.yml",
+        "monitoring/grafana/datasources/prometheus.yml",
+        "monitoring/grafana/dashboards/boards.yml",
+        "monitoring/grafana/dashboards/grafana-board.json",
     }
     compose = yaml.safe_load((folder / "compose.yaml").read_text())
     assert compose["services"]["gateway"]["build"] == {"context": "..", "dockerfile": "deploy/Dockerfile"}

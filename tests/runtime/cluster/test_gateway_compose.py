@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from kwiken.export.deployments.compose import compose_files
+from kwiken.export.deployments.deployment import Build, Deployment, StageReplicas
 from kwiken.model.service.service import Service
 from kwiken.services.search import search
 
 ROOT = Path(__file__).resolve().parents[3]
+OTHERS = {"grafana", "jaeger", "prometheus"}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,7 @@ def seconds(text: str) -> float:
 
 
 def stages_in(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {name: each for name, each in compose["services"].items() if name not in {"gateway", "jaeger"}}
+    return {name: each for name, each in compose["services"].items() if name not in {"gateway", *OTHERS}}
 
 
 def test_every_stage_has_its_replicas(compose: dict[str, Any]) -> None:
@@ -38,6 +41,21 @@ def test_every_stage_has_its_replicas(compose: dict[str, Any]) -> None:
     for name, stage in service.stages.items():
         assert stages[name]["deploy"]["replicas"] == stage.replicas, name
         assert f"--stage={name}" in stages[name]["command"]
+
+
+def test_the_files_are_what_the_command_in_the_header_writes() -> None:
+    stages = [StageReplicas(name, name, stage.replicas) for name, stage in search.stages.items()]
+    build = Build(context="..", dockerfile="runtime/Dockerfile")
+    deployment = Deployment(
+        service=search,
+        target="kwiken.services.search:search",
+        image="kwiken:local",
+        build=build,
+        stages=stages,
+    )
+    made_by = "kwiken export kwiken.services.search:search --to compose --image kwiken:local -o runtime"
+    for path, text in compose_files(deployment, made_by=made_by).items():
+        assert (ROOT / "runtime" / path).read_text(encoding="utf-8") == text, path
 
 
 def test_the_gateway_knows_every_stage(compose: dict[str, Any]) -> None:
@@ -59,8 +77,8 @@ def test_checks_are_rare_images_pinned_and_rights_few(compose: dict[str, Any]) -
     for name, each in compose["services"].items():
         if "healthcheck" in each:
             assert seconds(each["healthcheck"]["interval"]) >= 5, name
-        assert re.search(r":(local|\d+\.\d+\.\d+)$", each["image"]), name
-        if name != "jaeger":
+        assert re.search(r":(local|v?\d+\.\d+\.\d+)$", each["image"]), name
+        if name not in OTHERS:
             assert each["cap_drop"] == ["ALL"]
             assert each["read_only"] is True
             assert "healthcheck" in each
