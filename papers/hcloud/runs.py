@@ -81,24 +81,6 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def drawn(scenario: str, seed: int) -> Figures:
-    """Figures of the draw of a scenario."""
-    jobs = draw_jobs(scenario, seed)
-    cores = jobs.ideal_cores()[WARM:]
-    work = jobs.cores * jobs.length_s
-    return {
-        "lowest": float(cores.min()),
-        "highest": float(cores.max()),
-        "mean": float(cores.mean()),
-        "jobs ratio": float((~jobs.latency).sum() / jobs.latency.sum()),
-        "cores ratio": float(work[~jobs.latency].sum() / work[jobs.latency].sum()),
-        "arrivals": float(len(jobs.cores)),
-        "length": float(jobs.length_s.mean()) / 60,
-        "end": float(np.quantile(jobs.arrival_s + jobs.length_s, 0.99)) / 60,
-        "demanding": float((jobs.quality > 0.8).mean()),  # noqa: PLR2004 - policy P2
-    }
-
-
 def played(scenario: str, profiles: bool, seed: int) -> dict[str, Figures]:  # noqa: FBT001 - an argument of a job
     """Figures of every strategy on one scenario."""
     settings = CloudSettings(profiles=profiles)

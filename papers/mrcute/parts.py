@@ -11,7 +11,7 @@ import numpy as np
 
 from kwiken.batch.racks.response import RackHardware, shuffle_over_racks
 from papers.figures.rows import Part, RequiredRow, unreproduced
-from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, given, level, once, order, study
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, level, once, order, study
 from papers.mrcute.executor import JOBS
 from papers.mrcute.formulas import (
     MapReduceJob,
@@ -19,7 +19,7 @@ from papers.mrcute.formulas import (
     reserved_times,
 )
 from papers.mrcute.prediction import SLOTS
-from papers.mrcute.trials import SKEWS, TUPLES, shapes, sizes, skewed, slack, stage_errors, table_3_1
+from papers.mrcute.trials import SKEWS, TUPLES, shapes, skewed, stage_errors, table_3_1
 
 WORLD: Final = (
     "simulated executor: list scheduling, start-up of tasks, unequal disks, noise, outliers; its constants "
@@ -43,30 +43,13 @@ MISSING: Final = (
     RequiredRow("10,000", "Section 3.4", "time for 10,000 tuples", reason=CLOCK),
 )
 ONE_TIME: Final = f"{WORLD}; no law of machines and bandwidth gives the source's tuples one time"
-OUTLIERS: Final = "the simulated executor is given this share of outliers"
-FORECAST: Final = (
-    "a series with 8% of noise and weekends at 60% of weekdays, the last of four weeks forecast; the error "
-    "is the noise"
-)
 Values = Mapping[str, float]
-PAGE_MBIT: Final = 4.0  # of one request
-PAGE_CORE_S: Final = 0.004  # of processor time for one request
-CORES: Final = 4
 ORDER: Final = 8000  # of the matrix
 PANEL: Final = 64  # columns that are broadcast together
 DOUBLE_BITS: Final = 64
 FLOPS: Final = 0.3e9  # of one machine in a factorisation without blocks
 LU_MACHINES: Final = 4
 LATENCY_S: Final = 1e-3  # of a broadcast
-
-
-def web_throughput(machines: int, bandwidth_mbps: float) -> float:
-    """Requests per second of a web tier: the lesser of what its processors and its links carry.
-
-    Args:
-        bandwidth_mbps: bandwidth of each machine, megabits per second.
-    """
-    return machines * min(CORES / PAGE_CORE_S, bandwidth_mbps / PAGE_MBIT)
 
 
 def factorisation_s(bandwidth_mbps: float) -> float:
@@ -184,21 +167,6 @@ OVER_SKEW: Final = PlotOf(
 )
 
 
-def _slack() -> Iterator[StatedRow]:
-    figure = "Section 4.4.2"
-    yield given(level(figure, "jobs with an outlier, %", "outlier", "90", OUTLIERS, scale=100))
-    for share, source in (("0", "90"), ("0.25", "about 45"), ("0.5", "0")):
-        metric = f"jobs late at a slack of {100 * float(share):g}%, %"
-        one = level(figure, metric, share, source, scale=100)
-        yield given(one) if share == "0" else one
-
-
-SIZES: Final = (
-    given(level("Section 2.2", "error of the size forecast, %", "told", "6.5", scale=100)),
-    given(level("Section 2.2", "the same without telling weekends, %", "untold", "worse", scale=100)),
-)
-
-
 def anchors() -> dict[str, float]:
     """Values of the formulas at the specification's anchors, and of two programs beside MapReduce."""
     profile = MapReduceProfile(s_map=1, s_reduce=1, b_map=200, b_reduce=400, b_disk=250)
@@ -209,7 +177,6 @@ def anchors() -> dict[str, float]:
     rack = RackHardware(slots=1, machines=30, nic_bytes_per_s=10.0, uplink_bytes_per_s=60.0)
     core, local = shuffle_over_racks(800.0, rack, np.arange(1, len(RACKS) + 1))
     found |= {f"{racks} racks": float(time) for racks, time in enumerate(np.maximum(core, local), start=1)}
-    found["web"] = web_throughput(2, 250) / web_throughput(4, 125)
     found["factorisation"] = 100 * (1 - factorisation_s(100) / factorisation_s(10))
     return found
 
@@ -222,9 +189,6 @@ def _formulas() -> Iterator[StatedRow]:
         metric = f"anchor: shuffle on {racks} rack{'s' if racks > 1 else ''}, s"
         yield exact("Section 3.2", metric, f"{racks} racks", f"{source:g}")
     figure = "Figure 2.9"
-    note = "links bound it; as many bits in all"
-    metric = "web tier: throughput of <2, 250> over <4, 125>"
-    yield given(level(figure, metric, "web", "about 1", note, spread=False))
     note = "broadcasts overlap with work, as far as there is work; not tuned"
     metric = "Crout-LU: time that 100 Mbps take off that of 10 Mbps, %"
     yield level(figure, metric, "factorisation", "15 to 25", note, spread=False)
@@ -243,7 +207,5 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         spread("shapes", shapes, rows=_shapes()),
         spread("stages", stage_errors, rows=_stages()),
         spread("skew", skewed, rows=_skew(), plots=(OVER_SKEW,)),
-        spread("slack", slack, rows=_slack()),
-        spread("sizes", sizes, rows=SIZES, note=FORECAST),
         unreproduced(MISSING),
     )

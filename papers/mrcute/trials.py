@@ -7,7 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.batch.jobs.sizes import predict_size
 from papers.mrcute.executor import (
     JOBS,
     LINK_GRAPH,
@@ -131,51 +130,3 @@ def skewed(seed: int) -> Values:
         found[f"{skew:g}"] = float(np.mean([abs(predicted - time) / time for time in seen]))
     found["correlation"] = correlation(SKEWS, [found[f"{skew:g}"] for skew in SKEWS])
     return found
-
-
-JOBS_OF_SLACK: Final = 400
-TASKS_OF_JOB: Final = (200, 2000)  # from and to
-SHARE_OF_OUTLIERS: Final = 0.0025  # of tasks, by which nine jobs in ten have at least one
-MAX_DELAY: Final = 1.0  # by which outliers lengthen a job, over its time without them
-
-
-def slack(seed: int) -> Values:
-    """Share of jobs that are late with injected outliers, by the slack of the reservation.
-
-    A job with outliers ends later by a uniform part of its time; resources are asked for that end it by the
-    deadline less the slack.
-    """
-    rng = _rng(seed, 40)
-    tasks = rng.integers(*TASKS_OF_JOB, JOBS_OF_SLACK)
-    outliers = rng.binomial(tasks, SHARE_OF_OUTLIERS)
-    late = np.where(outliers > 0, rng.random(JOBS_OF_SLACK) * MAX_DELAY, 0.0)
-    found = {"outlier": float((outliers > 0).mean())}
-    for share in (0.0, 0.25, 0.5):
-        found[f"{share:g}"] = float(((1 - share) * (1 + late) > 1 + 1e-9).mean())
-    return found
-
-
-WEEKS: Final = 4
-SIZE_NOISE: Final = 0.08
-WEEKEND: Final = 0.6  # of a weekday's size
-RECURRING: Final = 20  # jobs
-DAY_S: Final = 86_400.0
-MONDAY_S: Final = 4 * DAY_S  # 5 January 1970
-
-
-def sizes(seed: int) -> Values:
-    """Error of the forecast of a recurring job's size, with and without telling weekends."""
-    rng = _rng(seed, 50)
-    errors: dict[bool, list[float]] = {True: [], False: []}
-    for _ in range(RECURRING):
-        days = np.arange(7 * WEEKS)
-        at = MONDAY_S + DAY_S * days + DAY_S * rng.random()
-        weekend = days % 7 >= 5  # noqa: PLR2004 - of a week that starts on Monday
-        size = np.where(weekend, WEEKEND, 1.0) * rng.lognormal(0, SIZE_NOISE, days.size)
-        for day in range(7 * (WEEKS - 1), 7 * WEEKS):
-            for told in (True, False):
-                forecast = predict_size(
-                    at[:day].tolist(), size[:day].tolist(), float(at[day]), tell_weekends=told
-                )
-                errors[told].append(abs(forecast - size[day]) / size[day])
-    return {"told": float(np.mean(errors[True])), "untold": float(np.mean(errors[False]))}

@@ -13,23 +13,19 @@ from kwiken.storage.model.generator import tree_of
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.block_trace import BlockTrace
 from papers.figures.bounds import Bound
-from papers.figures.rows import Part, RequiredRow, RowKind, unreproduced
-from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, given, level, levels, once, order, study
-from papers.storage_model.threads import planted_types
+from papers.figures.rows import Part, RequiredRow, unreproduced
+from papers.figures.tables import PlotLine, PlotOf, StatedRow, exact, level, levels, once, order, study
 from papers.storage_model.validation import (
     INTENSITIES,
     LEVELS,
-    MAX_LEVELS,
     MICRO,
     by_application,
     by_intensity,
     day_rates,
     feature_matrix,
-    messenger,
     micro_tests,
     sizes_of_tree,
     thread_shares,
-    total_of_exchange,
 )
 from papers.worlds.disks.applications import APPLICATIONS, drawn_trace, fragmented_trace
 from papers.worlds.disks.devices import DiskModel, cached_share
@@ -39,45 +35,13 @@ WORLD: Final = (
     "traces are drawn from the published shares, devices are simulated; constants and seeds were fixed "
     "before the first run on these seeds"
 )
-LEARNED: Final = "the trace is drawn from the published shares, which the model learns again"
-PLANTED: Final = "a trace that is planted with this transition, as the model has learned it"
 MEASURED: Final = (
     "measured on a drawn trace with a bound for each; fio random knows the mix and the mean rate"
 )
 SIMULATED: Final = "on a simulated disk"
 NUMBERS: Final = {app.name: number for number, app in enumerate(APPLICATIONS)}
-TABLE_A4: Final = {
-    "read:write": ("2.8", "2.8", "0"),
-    "random I/Os, %": ("90.7", "89.4", "-1.38"),
-    "blocks of 8 KB, %": ("87", "88", "0.1 to 1"),
-    "blocks of 64 KB, %": ("7.4", "7.8", "0.1 to 1"),
-    "mean gap, ms": ("4.63", "4.78", "1.1 (3.24 recomputed)"),
-    "throughput, I/Os a second": ("255.14", "263.27", "3.1"),
-    "mean latency, ms": ("8.09", "8.48", "4.8"),
-}
-TABLE_A6: Final = (
-    ("97.99", "101.33"),
-    ("949.34", "933.69"),
-    ("96.59", "95.41"),
-    ("86.99", "84.32"),
-)
-TABLE_A7: Final = {
-    "TPCH": ("92.7", "6.2", "1.3", "0.0"),
-    "TPCE": ("89.8", "8.4", "1.7", "0.3"),
-    "D-Process": ("73.3", "18.8", "0.0", "0.0"),
-}
-TABLE_A8: Final = {
-    "Messenger": ("9.3", "35.7"),
-    "Email": ("13.7", "33.7"),
-    "Search": ("8.5", "24.5"),
-    "UserContent": ("5.5", "25.0"),
-    "D-Process": ("26.8", "54.4"),
-    "DisplayAds": ("4.3", "19.2"),
-    "TPCC": ("2.8", "29.9"),
-    "TPCE": ("8.2", "22.4"),
-    "TPCH": ("35.5", "47.2"),
-    "Exchange": ("16.8", "31.9"),
-}
+TABLE_A6: Final = ("101.33", "933.69", "95.41", "84.32")
+BEST: Final = {"TPCH", "TPCE", "D-Process"}  # by what four caches gain
 REAL: Final = RequiredRow(
     "R17",
     "Section 10",
@@ -136,12 +100,10 @@ def speedup(trace: BlockTrace, model: StorageModel | None, count: int) -> float:
 
 
 def defragmented(number: int, seed: int) -> dict[str, float]:
-    """Sequential share and time of an application before and after files are laid out contiguously."""
+    """Speedup of an application by files that are laid out contiguously, percent."""
     rng = np.random.default_rng([seed, 32, number])
     before, after = fragmented_trace(APPLICATIONS[number], IOS, rng)
     return {
-        "before": 100 * float(before.sequential.mean()),
-        "after": 100 * float(after.sequential.mean()),
         "speedup": 100 * float(DISK.service_ms(before).sum() / DISK.service_ms(after).sum() - 1),
     }
 
@@ -166,40 +128,6 @@ def _sizes() -> Iterator[StatedRow]:
         sources = printed.get(depth, (str(4**depth), str(5 * 4**depth - 4), str(16**depth)))
         for kind, source in zip(("states", "hierarchical", "flat"), sources, strict=True):
             yield exact("Table A.1", f"{kind}, {depth} levels", f"{kind} {depth}", source)
-    yield given(level("Figure A.1", "4 KB random read from state 1 to 2, %", "probability", "11.8", PLANTED))
-    yield given(level("Figure A.1", "gap of this transition, ms", "gap", "3", PLANTED))
-
-
-TYPES: Final = levels(
-    "Table A.2",
-    (("planted threads whose type is found, %", "types", "100"), ("types found", "kinds", "6")),
-    kind=RowKind.INPUT,
-)
-EXCHANGE: Final = levels(
-    "Table A.3",
-    (
-        ("Exchange, writes for one read", "read", "2.6"),
-        ("Exchange, sequential, %", "sequential", "13.7"),
-        ("Exchange, I/Os a second", "rate", "134.0"),
-        *(
-            (f"Exchange, state {state + 1}, %", f"state {state}", source)
-            for state, source in enumerate(("42.3", "55.8", "1.9", "0.1"))
-        ),
-    ),
-    note=LEARNED,
-    kind=RowKind.INPUT,
-)
-
-
-def _messenger() -> Iterator[StatedRow]:
-    for name, sources in TABLE_A4.items():
-        quantity = name.partition(",")[0]
-        for kind, source in zip(("original", "synthetic"), sources, strict=False):
-            yield given(level("Table A.4", f"{name}, {kind}", f"{kind} {name}", source, LEARNED))
-        yield given(level("Table A.4", f"{quantity}, deviation, %", f"deviation {name}", sources[2], LEARNED))
-    yield given(
-        level("Table A.4", "weights of threads, largest deviation, points", "weights", "0 to 0.05", LEARNED)
-    )
 
 
 def _applications() -> Iterator[StatedRow]:
@@ -220,10 +148,6 @@ def _applications() -> Iterator[StatedRow]:
     yield level(
         "Section A.4.4", "difference of a second run, largest of ten, %", _every(max, "again"), "below 1"
     )
-    for depth in range(1, MAX_LEVELS + 1):
-        # All levels serve the same rate on a disk that is never behind: the row cannot fail.
-        metric = f"I/Os a second of a busy disk, mean of ten, {depth} levels"
-        yield given(level("Figure A.5", metric, _every(_mean, f"rate {depth}")))
     yield level(
         "Figure A.5", "change at the chosen level, largest of ten, %", _every(max, "change"), "below 2"
     )
@@ -283,8 +207,7 @@ TABLE_A5: Final = tuple(
 
 
 def _micro() -> Iterator[StatedRow]:
-    for (name, *_), (asked, reached) in zip(MICRO, TABLE_A6, strict=True):
-        yield given(level("Table A.6", f"{name}, I/Os a second asked for", f"asked {name}", asked, SIMULATED))
+    for (name, *_), reached in zip(MICRO, TABLE_A6, strict=True):
         yield level("Table A.6", f"{name}, reached", f"reached {name}", reached, SIMULATED)
         yield level("Table A.6", f"{name}, deviation, %", f"deviation {name}", "3.4 at most", SIMULATED)
 
@@ -334,13 +257,7 @@ def _caches() -> Iterator[StatedRow]:
     yield level(
         section, "speedup with four caches, largest, %", lambda one: max(map(_gain, one.values())), "79"
     )
-    yield order(
-        section, "the best three are TPCH, TPCE and D-Process", lambda one: _best_three(one) == set(TABLE_A7)
-    )
-    for name, sources in TABLE_A7.items():
-        for state, source in enumerate(sources):
-            value = (NUMBERS[name], f"state {state}")
-            yield given(level("Table A.7", f"{name}, state {state + 1}, %", value, source, LEARNED))
+    yield order(section, "the best three are TPCH, TPCE and D-Process", lambda one: _best_three(one) == BEST)
     for words, holds in (
         (
             "each cache adds with the model",
@@ -362,21 +279,9 @@ def _caches() -> Iterator[StatedRow]:
 
 
 def _defragmented() -> Iterator[StatedRow]:
-    for name, (before, after) in TABLE_A8.items():
-        number = NUMBERS[name]
-        yield given(level("Table A.8", f"sequential before, {name}, %", (number, "before"), before, LEARNED))
-        yield given(level("Table A.8", f"sequential after, {name}, %", (number, "after"), after, LEARNED))
+    for name, number in NUMBERS.items():
         yield level("Figure A.9", f"speedup by defragmentation, {name}, %", (number, "speedup"), "8 to 45")
     yield level("Figure A.9", "speedup by defragmentation, mean, %", _every(_mean, "speedup"), "18")
-    yield given(
-        level(
-            "Table A.8",
-            "sequential share, rise, points",
-            lambda one: _mean([each["after"] - each["before"] for each in one.values()]),
-            "20",
-            LEARNED,
-        )
-    )
 
 
 def all_parts(seeds: int) -> tuple[Part, ...]:
@@ -389,9 +294,6 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     numbers = tuple(NUMBERS.values())
     return (
         once("sizes", sizes_of_tree, _sizes(), note="by the formula alone"),
-        spread("types", planted_types, rows=TYPES),
-        spread("exchange", total_of_exchange, rows=EXCHANGE),
-        spread("messenger", messenger, rows=_messenger()),
         spread("applications", by_application, rows=_applications(), cases=numbers),
         spread("intensity", by_intensity, rows=INTENSITY, plots=(SERVED,)),
         spread("day", day_rates, rows=DAY),

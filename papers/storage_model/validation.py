@@ -35,60 +35,13 @@ MICRO: Final = (
 
 
 def sizes_of_tree() -> dict[str, float]:
-    """States and transitions at each number of levels, and the example transition of a planted trace."""
+    """States and transitions at each number of levels."""
     found: dict[str, float] = {}
     for level in LEVELS:
         found[f"states {level}"] = float(4**level)
         found[f"hierarchical {level}"] = float(transitions_of_tree(level))
         found[f"flat {level}"] = float(transitions_flat(level))
-    return {**found, **_example()}
-
-
-def _example() -> dict[str, float]:
-    """A trace in which 118 of 1,000 I/Os after state 1 are 4 KB random reads of state 2, 3 ms later."""
-    second = np.zeros(1000, dtype=bool)
-    second[np.linspace(5, 995, 118).astype(int)] = True
-    state: list[int] = []
-    for each in second.tolist():
-        state += [0, 1] if each else [0]
-    states = np.array([*state, 0])
-    ends = np.array([0, 4 << 20])  # the ends of the space are addressed once each
-    place = np.arange(len(states)) * 7919 % 100
-    start = np.where(states == 1, (1 << 20) + place * 8192, place * 8192)
-    reads = states == 1
-    gaps = np.where(reads, 3e-3, 5e-3)
-    trace = trace_of(
-        np.cumsum(gaps),
-        np.zeros(len(states), dtype=np.int64),
-        np.where(np.arange(len(states)) == 0, ends[0], start),
-        np.where(reads, 4096, 8192),
-        reads,
-        where="example",
-    )
-    # The tree spans the whole space of four states, which the last I/O of a longer trace would address.
-    wide = train(_widened(trace, 4 << 20), levels=1)
-    rows = [row for row in wide.streams[0].transitions if row[1] == 0]
-    wanted = [
-        row[4] for row in rows
-        if row[2] == 1 and wide.classes[row[3]].size == 4096 and wide.classes[row[3]].read  # noqa: PLR2004
-    ]  # fmt: skip
-    law = next(law for law in wide.gaps[1:] if law.read)
-    return {
-        "probability": 100 * sum(wanted) / sum(row[4] for row in rows if row[2] < 2),  # noqa: PLR2004
-        "gap": law.mean_ms,
-    }
-
-
-def _widened(trace: BlockTrace, high: int) -> BlockTrace:
-    """The trace with one more I/O at the end of the space, after a state that is not the first."""
-    return trace_of(
-        np.append(trace.t_s, trace.t_s[-1] + 5e-3),
-        np.append(trace.volume, 0),
-        np.append(trace.start, high - 8192),
-        np.append(trace.size, 8192),
-        np.append(trace.read, False),
-        where="example",
-    )
+    return found
 
 
 def scaled(app: Application) -> Application:
@@ -105,7 +58,6 @@ def by_application(number: int, seed: int) -> dict[str, float]:
     for level in range(1, MAX_LEVELS + 1):
         made = generate(train(trace, levels=level), rng)
         rates.append(_busy_rate(made))
-        found[f"rate {level}"] = rates[-1]
         if level <= 3:  # noqa: PLR2004 - levels that the source compares
             flat = generate(train(trace, levels=level, flat=True), rng)
             found[f"flat {level}"] = 100 * abs(_busy_rate(flat) / rates[-1] - 1)
@@ -128,50 +80,6 @@ def by_application(number: int, seed: int) -> dict[str, float]:
 def _busy_rate(trace: BlockTrace) -> float:
     """Rate at which a disk that never idles serves a trace."""
     return 1e3 * len(trace) / float(ONE_DISK.service_ms(trace).sum())
-
-
-def messenger(seed: int) -> dict[str, float]:
-    """Lines of the published table of Messenger: original, synthetic and deviation."""
-    rng = np.random.default_rng([seed, 23])
-    trace = drawn_trace(scaled(APPLICATIONS[0]), IOS, rng)
-    made = generate(train(trace, levels=2), rng)
-    found: dict[str, float] = {}
-    for name, value in (
-        ("read:write", lambda each: each.read.mean() / (1 - each.read.mean())),
-        ("random I/Os, %", lambda each: 100 * (1 - each.sequential.mean())),
-        ("blocks of 8 KB, %", lambda each: 100 * (each.size == 8192).mean()),  # noqa: PLR2004
-        ("blocks of 64 KB, %", lambda each: 100 * (each.size == 65536).mean()),  # noqa: PLR2004
-        ("mean gap, ms", lambda each: 1e3 * np.diff(each.t_s).mean()),
-        ("throughput, I/Os a second", lambda each: served(each, ONE_DISK)[1]),
-        ("mean latency, ms", lambda each: served(each, ONE_DISK)[0].mean()),
-    ):
-        original, synthetic = float(value(trace)), float(value(made))
-        found |= {
-            f"original {name}": original,
-            f"synthetic {name}": synthetic,
-            f"deviation {name}": 100 * (synthetic / original - 1),
-        }
-    heavy = [np.sort(np.bincount(each.thread) / len(each))[::-1] for each in (trace, made)]
-    found["weights"] = 100 * float(np.abs(heavy[0] - heavy[1]).max())
-    return found
-
-
-def total_of_exchange(seed: int) -> dict[str, float]:
-    """What is found in a trace that is drawn with the published total of Exchange."""
-    rng = np.random.default_rng([seed, 24])
-    app = Application("Exchange", (0.423, 0.558, 0.019, 0.001), 1 / 3.6, 0.137, 0.319, 134.0, True)
-    trace = drawn_trace(app, IOS, rng)
-    model = train(trace, levels=1)
-    counts = np.array(model.streams[0].occupancy, dtype=np.float64)
-    for stream in model.streams[1:]:
-        counts += stream.occupancy
-    share = 100 * counts / counts.sum()
-    return {
-        "read": float((1 - trace.read.mean()) / trace.read.mean()),
-        "sequential": 100 * float(trace.sequential.mean()),
-        "rate": model.rate_per_s,
-        **{f"state {number}": float(share[number]) for number in range(4)},
-    }
 
 
 def by_intensity(seed: int) -> dict[str, float]:
@@ -279,7 +187,7 @@ def _run_lengths(trace: BlockTrace) -> float:
 
 
 def micro_tests(seed: int) -> dict[str, float]:
-    """Rate of four steady streams that is asked for, and that a disk reaches."""
+    """Rate of four steady streams that a disk reaches, and its deviation from what was asked for, percent."""
     rng = np.random.default_rng([seed, 29])
     found = {}
     for name, size, read, sequential, gap_ms in MICRO:
@@ -294,7 +202,6 @@ def micro_tests(seed: int) -> dict[str, float]:
             where=name,
         )
         made = generate(train(trace), rng)
-        found[f"asked {name}"] = 1e3 / gap_ms
         found[f"reached {name}"] = served(made, ONE_DISK)[1]
         found[f"deviation {name}"] = 100 * (found[f"reached {name}"] / (1e3 / gap_ms) - 1)
     return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 import yaml
 
@@ -71,11 +69,6 @@ def test_yarn_and_spark_name_racks_queues_and_waits() -> None:
     assert all("spark.locality.wait.rack" in line for line in spark)
     assert "nodeLabelExpression=r1" in spark[0]
     assert "nodeLabelExpression" not in spark[1]
-
-
-def test_dask_gets_resources_and_priorities() -> None:
-    told = json.loads(RACK_PROGRAMS["dask"](PLAN))["jobs"]
-    assert told["joins\nx: y"] == {"racks": ["rack:r1", "rack:r2"], "priority": -1, "data_also_on": "rack:r1"}
 
 
 def test_names_that_are_alike_in_kubernetes_stay_apart_and_labels_are_valid() -> None:

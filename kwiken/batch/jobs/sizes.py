@@ -48,22 +48,19 @@ class SizeForecast:
     held_out: int
 
 
-def predict_size(
-    at_s: Sequence[float], size: Sequence[float], when_s: float, *, tell_weekends: bool = True
-) -> float:
+def predict_size(at_s: Sequence[float], size: Sequence[float], when_s: float) -> float:
     """Mean size of earlier runs at the same time of day, of weekdays or of weekends as the day is.
 
     Args:
         at_s: times of submission of earlier runs, seconds since 1970.
         size: their sizes, in any unit.
         when_s: time of the run that is forecast, seconds since 1970.
-        tell_weekends: whether weekends and weekdays are told apart.
 
     Raises:
         InputError: no earlier run at that time of day on such a day.
     """
     times, sizes = np.asarray(at_s, dtype=np.float64), np.asarray(size, dtype=np.float64)
-    counts = _alike(times, when_s, tell_weekends=tell_weekends)
+    counts = _alike(times, when_s)
     if not counts.any():
         raise InputError("no earlier run at this time of day on such a day, so its size cannot be forecast")
     return float(sizes[counts].mean())
@@ -87,7 +84,7 @@ def forecast_size(at_s: Sequence[float], size: Sequence[float], when_s: float) -
     times, sizes = times[order], sizes[order]
     means = np.full(times.size, np.nan)
     for place, at in enumerate(times):
-        counts = _alike(times, float(at), tell_weekends=True)
+        counts = _alike(times, float(at))
         if counts.any():
             means[place] = sizes[counts].mean()
     judged = (sizes > 0) & (sizes >= means / MAX_FACTOR) & (means > 0) & (means >= sizes / MAX_FACTOR)
@@ -108,13 +105,11 @@ def _correction(logs: Floats) -> float:
     return float(np.exp(logs[-RECENT:].mean())) if logs.size else 1.0
 
 
-def _alike(times: Floats, when_s: float, *, tell_weekends: bool) -> Bools:
+def _alike(times: Floats, when_s: float) -> Bools:
     """Which times are earlier, at the same time of day, of the same kind of day."""
     apart = np.abs((times - when_s + DAY_S / 2) % DAY_S - DAY_S / 2)
     counts = (times < when_s) & (apart <= NEAR_S)
-    if tell_weekends:
-        counts &= is_weekend(times) == is_weekend(np.array([when_s]))
-    return np.asarray(counts)
+    return np.asarray(counts & (is_weekend(times) == is_weekend(np.array([when_s]))))
 
 
 def is_weekend(times_s: Floats) -> Bools:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MANIFESTS: Final = ("compose", "kubernetes")
 POOLS: Final = ("karpenter",)
-ENGINES: Final = ("spark", "yarn", "dask")  # of batch jobs; a plan of racks goes to kubernetes too
+ENGINES: Final = ("spark", "yarn")  # of batch jobs; a plan of racks goes to kubernetes too
 PROGRAMS: Final = (*MANIFESTS, *POOLS, *ENGINES)
 MAX_PROVISION: Final = 16 * MIB
 MAX_RACK_PLAN: Final = 256 * MIB

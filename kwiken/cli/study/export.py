@@ -25,7 +25,10 @@ PROGRAMS: Final = ("grpc", "envoy", "istio")
 DOCUMENTS: Final = document_exports()  # None without the half that places
 OF_SERVICES: Final = ("compose", "kubernetes")
 OF_DOCUMENTS: Final = DOCUMENTS.PROGRAMS if DOCUMENTS is not None else ()
-REMOVED: Final = {"kueue": "Kueue's own queues with priority classes"}
+REMOVED: Final = {
+    "kueue": "Kueue's own queues with priority classes",
+    "dask": "kwiken batch run, which runs the plan on Dask",
+}
 MAX_MAP: Final = 4 * MIB
 
 
@@ -37,7 +40,7 @@ MAX_MAP: Final = 4 * MIB
     type=NameChoice(tuple(dict.fromkeys((*PROGRAMS, *OF_SERVICES, *OF_DOCUMENTS))), REMOVED),
     required=True,
     help="Whose settings to write; compose and kubernetes take a service, or a placement from kwiken place; "
-    "karpenter a provision from kwiken provision; spark, yarn, dask "
+    "karpenter a provision from kwiken provision; spark, yarn "
     "and kubernetes a plan from kwiken batch plan.",
 )
 @click.option(

@@ -1,8 +1,7 @@
-"""Plan of racks as settings of Spark, Yarn, Kubernetes and Dask, with notes on the limits of each."""
+"""Plan of racks as settings of Spark, Yarn and Kubernetes, with notes on the limits of each."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +36,6 @@ UNTOLD: Final[Mapping[str, tuple[str, ...]]] = {
         "Replicas of the input: volumes follow the topology of their storage class.",
         "Start times are no settings of Kubernetes: priorities stand for the order of the plan.",
     ),
-    "dask": ("Start times are no settings of Dask: priorities stand for the order of the plan.",),
 }
 
 
@@ -147,19 +145,6 @@ def _pod_patch(job: PlannedJob, name: str, number: int) -> dict[str, Any]:
     }
 
 
-def dask_settings(plan: RackPlan) -> str:
-    """Annotations of Dask for each job, as JSON: the resources of its racks' workers, and its priority."""
-    told = {
-        job.name: {
-            "racks": [f"rack:{rack}" for rack in job.racks],
-            "priority": -job.priority,
-            "data_also_on": f"rack:{job.further_rack}",
-        }
-        for job in plan.jobs
-    }
-    return json.dumps({"remarks": list(UNTOLD["dask"]), "jobs": told}, indent=1, ensure_ascii=False) + "\n"
-
-
 def _label(rack: str) -> str:
     """Name of a rack as labels and attributes take it."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", rack)[:MAX_LABEL].strip("_.-") or "rack"
@@ -183,5 +168,4 @@ RACK_PROGRAMS: Final[Mapping[str, Callable[[RackPlan], str]]] = {
     "spark": spark_settings,
     "yarn": yarn_settings,
     "kubernetes": kubernetes_settings,
-    "dask": dask_settings,
 }

@@ -78,6 +78,5 @@ def test_sizes_come_from_the_same_hour_of_the_same_kind_of_day() -> None:
     size = [10.0, 12, 14, 16, 18, 1, 3, 99]
     assert predict_size(at, size, monday + 7 * day + 3600) == 14
     assert predict_size(at, size, monday + 12 * day + 3600) == 2
-    assert predict_size(at, size, monday + 7 * day + 3600, tell_weekends=False) == pytest.approx(74 / 7)
     with pytest.raises(InputError, match="no earlier run"):
         predict_size(at, size, monday + 7 * day + 40_000)

@@ -11,7 +11,7 @@ from papers.sources import NAMES, reproduction
 
 FIGURES = (
     *("Table 3.1", "Table 2.2", "Figure 3.2a", "Figure 3.2b", "Figure 2.8a", "Figure 2.8", "Figure 2.9"),
-    *("Figure 3.3", "Figure 3.4", "Section 3.2", "Section 4.4.2", "Section 2.2"),
+    *("Figure 3.3", "Figure 3.4", "Section 3.2"),
 )
 
 

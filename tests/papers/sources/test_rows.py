@@ -178,7 +178,6 @@ def test_results_that_are_no_list_of_rows_are_refused_by_name(content: bytes) ->
         ("quasar", "4.1"),
         ("paragon", "Table 3.3"),
         ("arq", "Table 6.1"),
-        ("hcloud", "Table 2"),
         ("kwiken", "5.2"),
     ],
 )

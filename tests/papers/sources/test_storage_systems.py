@@ -9,7 +9,6 @@ from papers.bloc.packings import beside_exact, many_sets
 from papers.bloc.pairs import formulas
 from papers.bloc.schemes import run_scheme
 from papers.sources import reproduction
-from papers.storage_model.threads import planted_types
 from papers.storage_model.validation import sizes_of_tree
 
 
@@ -29,10 +28,6 @@ def test_parts_without_jobs_of_seeds_conclude(name: str) -> None:
     rows = first.conclude([job(*arguments) for job, arguments in first.jobs]).rows
     assert len(rows) >= 14
     assert all(row.source for row in rows if row.note == "by the formula alone")
-
-
-def test_planted_types_are_found() -> None:
-    assert planted_types(3)["types"] == 100.0
 
 
 def test_no_fit_needs_fewer_nodes_than_the_exact_packing() -> None:
