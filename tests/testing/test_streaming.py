@@ -445,3 +445,62 @@ def test_a_stream_without_annotations_has_items_of_any_type() -> None:
     service = Service.of("svc", [Stage(name="s", handler=_unannotated)])
     assert service.signature("s").output is Any
     assert Service.of("svc", [Stage(name="s", handler=_items)]).signature("s").output is int
+
+
+def _dripping(**settings: Any) -> Service:
+    """A service whose request is the waits before the items of its stream, milliseconds."""
+    service = Service("dripping")
+
+    @service.stage(timeout_ms=1000, items_so_far=True, **settings)
+    async def drip(waits_ms: list[float]) -> AsyncIterator[int]:
+        for number, wait_ms in enumerate(waits_ms):
+            await asyncio.sleep(wait_ms / 1000)
+            yield number
+
+    return service
+
+
+@virtual_time
+async def test_items_so_far_are_a_partial_answer_when_the_time_for_further_ones_is_up() -> None:
+    service = _dripping()
+    async with running(service) as client:
+        late = await client.ask([10, 10, 3000])
+        assert (late.value, late.partial, late.utility) == ([0, 1], True, 0.0)
+        short = await client.ask([10, 900, 900], deadline_ms=1000)
+        assert (short.value, short.partial) == ([0, 1], True)
+        whole = await client.ask([10, 900, 900])
+        assert (whole.value, whole.partial, whole.utility) == ([0, 1, 2], False, 1.0)
+        taken: list[Any] = []
+
+        async def deliver(items: list[Any]) -> None:
+            taken.extend(items)
+
+        assert (await client.ask([10, 10, 3000], deliver=deliver)).partial
+        assert taken == [0, 1]
+        with pytest.raises(DeadlineError, match="no answer"):
+            await client.ask([3000])
+        assert client.partial() == 3
+        assert client.status()["failed"] == 1
+
+
+@virtual_time
+async def test_a_stage_after_a_stream_gets_the_items_so_far() -> None:
+    service = _dripping(utility_weight=1.0)
+
+    @service.stage(after=["drip"])
+    async def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    async with running(service) as client:
+        answer = await client.ask([10, 10, 10, 5000])
+        assert (answer.value, answer.partial) == (3, True)
+
+
+def test_only_a_stream_has_items_so_far() -> None:
+    async def whole(request: int) -> int:
+        return request
+
+    with pytest.raises(DefinitionError, match="has items_so_far, but it does not stream"):
+        Stage(name="s", handler=whole, items_so_far=True)
+    with pytest.raises(DefinitionError, match="items_so_far must be True or False"):
+        Stage(name="s", handler=_items, items_so_far=1)  # type: ignore[arg-type]

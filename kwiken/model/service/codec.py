@@ -83,6 +83,7 @@ class StageDoc(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     replicas: int = 1
     idempotent: bool = False
     optional: bool = False
+    items_so_far: bool = False
     utility_weight: float = 1.0
     timeout_ms: float = 5000.0
     attempt_timeout_ms: float | None = None

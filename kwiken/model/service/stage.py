@@ -126,6 +126,8 @@ class Stage:
         replicas: number of server processes that run the stage, 1 to `MAX_REPLICAS`.
         idempotent: whether a call may run twice; a stage that is not idempotent is never reissued or retried.
         optional: whether a request continues with None as the answer when the stage fails.
+        items_so_far: of a stage that streams: whether its items so far are its answer, a partial one, when
+            the time for further ones is up.
         utility: function from a partial answer to its worth, 0 to 1; None for the share of shards present.
         utility_weight: weight of the stage in the utility of the whole answer, relative to other stages,
             above 0.
@@ -157,6 +159,7 @@ class Stage:
     replicas: int = 1
     idempotent: bool = False
     optional: bool = False
+    items_so_far: bool = False
     utility: Callable[[Partial[Any]], float] | None = field(default=None, compare=False)
     utility_weight: float = 1.0
     timeout_ms: float = 5000.0
@@ -242,7 +245,7 @@ def _partial_problems(stage: Stage) -> Iterator[str]:
 
 
 def _policy_problems(stage: Stage) -> Iterator[str]:
-    for label in ("idempotent", "optional"):
+    for label in ("idempotent", "optional", "items_so_far"):
         if not isinstance(getattr(stage, label), bool):
             yield f"{label} must be True or False, not {getattr(stage, label)!r}"
     for label in ("utility", "worth", "setup", "accept"):
@@ -290,6 +293,8 @@ def _remote_call(stage: Stage) -> Remote:
 
 def _stream_problems(stage: Stage) -> Iterator[str]:
     if not stage.streams:
+        if stage.items_so_far and stage.handler is not None:
+            yield "has items_so_far, but it does not stream"
         return
     if stage.fanout > 1:
         yield "streams, and a fan-out cannot stream yet; use fanout=1"

@@ -74,7 +74,9 @@ class Program:
         own = [stage for stage in stages if stage.definition.remote is None]
         by_plan = sum(stage.cost * stage.definition.fanout for stage in own) / REQUEST
         self.observable = max(min(1.0, by_plan), len(own) / len(stages))
-        self.weight = sum(each.utility_weight for each in defined if each.fanout > 1 or each.optional)
+        self.weight = sum(
+            each.utility_weight for each in defined if each.fanout > 1 or each.optional or each.items_so_far
+        )
         self.sources = tuple(stage.index for stage in stages if not stage.parents)
         self.serial = all(
             stage.definition.fanout == 1 and (stage.index == 0 or stage.index - 1 in stage.parents)

@@ -11,14 +11,13 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from kwiken.model.plan.accounts import REQUEST
 from kwiken.model.service.stage import Partial
 from kwiken.runtime.base.event_loop import call_after, cancel_and_wait, settle
 from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 from kwiken.runtime.engine.hedged_call.call import call_stage
 from kwiken.runtime.engine.hedged_call.context import Request, Shared, StageVisit, describe
-from kwiken.runtime.engine.utility import utility_of
+from kwiken.runtime.engine.utility import lose, miss, utility_of
 
 
 async def run_dag(shared: Shared, request: Request, body: Any) -> Any:
@@ -76,35 +75,6 @@ def end_visit(shared: Shared, visit: StageVisit | None, error: BaseException | N
     if visit is not None:
         visit.ended = shared.now()
         visit.error = describe(error)
-
-
-def miss(request: Request, stage: CompiledStage, utility: float, *, chosen: bool) -> None:
-    """Record on the request that a stage's answer is worth less than a whole one.
-
-    Args:
-        chosen: whether a stop rule decided it; else a failure caused it.
-    """
-    lost = stage.definition.utility_weight * (1.0 - utility)
-    request.lost_weight += lost
-    if not chosen:
-        request.failed_weight += lost
-    request.partial = True
-
-
-def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float, *, forced: bool) -> bool:
-    """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
-
-    The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
-    where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
-    the weight is the stage's share of the utility weights.
-    """
-    weight = (
-        stage.definition.utility_weight / request.program.weight
-        if stage.partial is None
-        else stage.partial.weight
-    )
-    lost = weight * (1.0 - utility)
-    return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
 def arguments_of(stage: CompiledStage, answers: list[Any], body: Any) -> tuple[Any, ...]:

@@ -302,6 +302,30 @@ async def test_items_of_an_inner_stage_are_charged_until_the_stage_after_it_has_
     assert taken[2] > 400_000
 
 
+async def test_a_stream_whose_time_is_up_ends_with_its_items_so_far_where_its_stage_says_so() -> None:
+    dripping = Service("dripping")
+
+    @dripping.stage(items_so_far=True)
+    async def drip(count: int) -> AsyncIterator[int]:
+        for number in range(count):
+            yield number
+        await asyncio.sleep(3600)
+
+    async with front(dripping) as gateway:
+        for count, status in ((2, 200), (0, 504)):
+            async with gateway.session.post(
+                gateway.gateway.url + "/v1/request",
+                data=str(count),
+                headers=HEADERS | {"kw-deadline-ms": "300"},
+            ) as response:
+                lines = [json.loads(line) async for line in response.content]
+                assert response.status == status
+            if status == 200:
+                end = {"items": 2, "partial": True, "utility": 0.0}
+                assert lines == [{"item": 0}, {"item": 1}, {"end": end}]
+            await until(lambda: not gateway.replicas["drip-0"].calls.inflight)
+
+
 async def test_items_before_the_acceptable_one_reach_the_client_with_it() -> None:
     prefaced = Service("prefaced")
 

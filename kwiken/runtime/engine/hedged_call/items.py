@@ -8,6 +8,7 @@ from typing import Any
 
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite
+from kwiken.runtime.engine.utility import lose, miss
 from kwiken.runtime.wire.transport.base import ItemStream
 
 
@@ -23,7 +24,7 @@ async def hand_on(site: CallSite, stream: ItemStream, won: Attempt) -> list[Any]
         won: attempt whose first item has decided the race.
 
     Raises:
-        DeadlineError: a time limit has passed.
+        DeadlineError: a time limit has passed, and the stage's items so far are no answer.
         KwikenError: the stream broke off; see `ItemStream.pull`.
     """
     request, now = site.request, site.shared.now
@@ -58,4 +59,8 @@ async def hand_on(site: CallSite, stream: ItemStream, won: Attempt) -> list[Any]
             reason = f"no further item within {round(limit_s * 1000)} ms"
         else:
             reason = "the request's deadline passed before its last item"
+        if site.stage.definition.items_so_far:  # those whose worth nobody knows: as without the stage
+            lose(site.shared, request, site.stage, 0.0, forced=True)
+            miss(request, site.stage, 0.0, chosen=False)
+            return collected
         raise DeadlineError(f"{at}: {reason}, after {count} items") from error
