@@ -17,7 +17,8 @@ from kwiken.runtime.decisions.compiled_stage import CompiledStage
 from kwiken.runtime.decisions.stop_rule import STOP, WAIT, FanOut
 from kwiken.runtime.engine.hedged_call.call import call_stage
 from kwiken.runtime.engine.hedged_call.context import Request, Shared, StageVisit, describe
-from kwiken.runtime.engine.utility import lose, miss, utility_of
+from kwiken.runtime.engine.hedged_call.missing_parts import lose, miss
+from kwiken.runtime.engine.utility import utility_of
 
 
 async def run_dag(shared: Shared, request: Request, body: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Utility of partial answers, the value of each shard in a whole answer, and the account of what is lost."""
+"""Utility of partial answers, and the value of each shard in a whole answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import math
 import random
 from typing import Any, Final
 
-from kwiken.model.plan.accounts import REQUEST
 from kwiken.model.service.stage import Partial, Stage
 from kwiken.runtime.base.log_events import Event, about
-from kwiken.runtime.decisions.compiled_stage import CompiledStage
-from kwiken.runtime.engine.hedged_call.context import Request, Shared
 
 logger = logging.getLogger(__name__)
 
@@ -34,35 +31,6 @@ def utility_of(stage: Stage, values: tuple[Any, ...]) -> float:
             extra=about(Event.UTILITY_FAILED),
         )
         return share
-
-
-def miss(request: Request, stage: CompiledStage, utility: float, *, chosen: bool) -> None:
-    """Record on the request that a stage's answer is worth less than a whole one.
-
-    Args:
-        chosen: whether a stop rule decided it; else a failure caused it.
-    """
-    lost = stage.definition.utility_weight * (1.0 - utility)
-    request.lost_weight += lost
-    if not chosen:
-        request.failed_weight += lost
-    request.partial = True
-
-
-def lose(shared: Shared, request: Request, stage: CompiledStage, utility: float, *, forced: bool) -> bool:
-    """Charge the utility that a stage's answer lacks; returns whether the partial answer may be given.
-
-    The unit is a whole answer's utility. The plan states the weight of the stage's part in it: all of it
-    where every part is needed, a share where parts count independently (Kwiken section 5.3). Without a plan
-    the weight is the stage's share of the utility weights.
-    """
-    weight = (
-        stage.definition.utility_weight / request.program.weight
-        if stage.partial is None
-        else stage.partial.weight
-    )
-    lost = weight * (1.0 - utility)
-    return shared.ledger.lose(round(lost * REQUEST), shared.now(), forced=forced)
 
 
 def worths_of(stage: Stage, values: tuple[Any, ...], rng: random.Random) -> list[float] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kwiken.runtime.base.errors import DeadlineError
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite
-from kwiken.runtime.engine.utility import lose, miss
+from kwiken.runtime.engine.hedged_call.missing_parts import lose, miss
 from kwiken.runtime.wire.transport.base import ItemStream
 
 
