@@ -29,9 +29,6 @@ FAR: Final = 1e-6  # share of performance that no rounding of sums reaches
 # Factor of the capacity that quick replicas need for a rate and a latency. A replica with which more is
 # needed is too slow: its calls leave too little time to wait.
 MAX_NEEDED: Final = 1.15
-# Scores that err independently where pressure meets tolerance: of a replica and of four neighbours. Fewer
-# neighbours are promised less surely than asked by scores alone; headroom of performance comes on top.
-INDEPENDENT_SCORES: Final = 5
 MIN_SHARE: Final = 1e-6  # of its rate, for a replica that is too slow for the latency
 
 
@@ -41,7 +38,7 @@ class PlacementRequest:
 
     Alone on its nodes, n replicas perform `efficiency[n - 1]` times the sum of their `rate[size, class]`.
     Contention scores have moved by the caution's confidence already: less is tolerated and more is caused
-    than predicted, each by its part of an error that is shared with `INDEPENDENT_SCORES`.
+    than predicted.
 
     Attributes:
         required: performance that meets its target, per second, a rate; 0 for best-effort work.
@@ -359,8 +356,6 @@ def request_for(
     efficiency = np.exp(np.interp(np.log(counts), known, profile.out.mean)) / counts
     lowered = profile.tolerated.tails.deviations_at(caution.confidence) * profile.tolerated.deviation
     raised = profile.caused.tails.deviations_at(caution.confidence) * profile.caused.deviation
-    # Scores of a replica and its neighbours err independently: together, as the root of their number.
-    lowered, raised = lowered / math.sqrt(INDEPENDENT_SCORES), raised / math.sqrt(INDEPENDENT_SCORES)
     tolerated = np.clip(profile.tolerated.mean - lowered, MIN_TOLERATED, 1.0)
     caused = np.clip(profile.caused.mean + raised, 0.0, 1.0)
     return PlacementRequest(

@@ -93,8 +93,8 @@ def test_a_request_is_the_profile_on_the_classes_of_the_cluster() -> None:
     assert found.class_deviation.tolist() == about.het.deviation.tolist()
     assert found.count_deviation == pytest.approx(about.out.deviation)
     deviations = 1.2815515655446004  # of a confidence of 90%
-    assert found.tolerated == pytest.approx(about.tolerated.mean - deviations * 0.05 / math.sqrt(5))
-    assert found.caused == pytest.approx(about.caused.mean + deviations * 0.02 / math.sqrt(5))
+    assert found.tolerated == pytest.approx(about.tolerated.mean - deviations * 0.05)
+    assert found.caused == pytest.approx(about.caused.mean + deviations * 0.02)
     assert found.caution == CAUTION
     assert found.nested is False
     cores = tuple(NodeClass(name=one.name, cores=one.cores, memory_gb=one.memory_gb) for one in CLASSES)

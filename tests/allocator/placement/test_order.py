@@ -242,9 +242,8 @@ def test_scores_are_moved_by_their_deviation_to_the_side_of_caution() -> None:
     tolerated, caused = (known([mean] * len(SOURCES), 0.1) for mean in (0.5, 0.3))
     scored = profile(RATES, SPEEDS, tolerated=tolerated, caused=caused)
     found = requested(5e3, scored, nodes, caution=Caution(confidence=0.95))
-    moved = 1.645 * 0.1 / 5**0.5  # one of five that err independently
-    assert found.tolerated == pytest.approx([0.5 - moved] * len(SOURCES), abs=1e-3)
-    assert found.caused == pytest.approx([0.3 + moved] * len(SOURCES), abs=1e-3)
+    assert found.tolerated == pytest.approx([0.5 - 1.645 * 0.1] * len(SOURCES), abs=1e-3)
+    assert found.caused == pytest.approx([0.3 + 1.645 * 0.1] * len(SOURCES), abs=1e-3)
 
 
 @pytest.mark.parametrize(

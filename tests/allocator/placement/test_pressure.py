@@ -169,17 +169,3 @@ def test_the_largest_size_that_neighbours_bear_is_ranked() -> None:
     request = requested(8e3, loud, nodes)
     assert contention_on(request, ledger).refused.tolist() == [[False, False], [True, False]]
     assert [Sizing(request, ledger).next_on(node, None)[0] for node in (0, 1)] == [0, 1]
-
-
-def test_four_neighbours_are_borne_as_surely_as_asked() -> None:
-    """Scores that err independently: what is let in beside a resident is too much in 5% of cases."""
-    rng, nodes, at = np.random.default_rng(7), cluster({"top": 1}, cores=32), SOURCES.index("disk")
-    quiet = profile({1: 1e3}, {"top": 1.0}, tolerated=over_sources(1.0, disk=0.6))
-    loud = profile({1: 1e3}, {"top": 1.0}, caused=over_sources(0.0, disk=0.1))
-    errs = np.full(len(SOURCES), 0.02)
-    quiet = replace(quiet, tolerated=replace(quiet.tolerated, deviation=errs))
-    loud = replace(loud, caused=replace(loud.caused, deviation=errs))
-    resident, neighbour = (requested(9e2, one, nodes, caution=Caution(0.95)) for one in (quiet, loud))
-    kept = (0.6 - 4 * 0.1) - (resident.tolerated[at] - 4 * neighbour.caused[at])
-    errors = 0.02 * rng.standard_normal((100_000, 5)).sum(axis=1)
-    assert 0.045 <= np.mean(errors > kept) <= 0.055
