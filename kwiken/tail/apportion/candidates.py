@@ -3,12 +3,15 @@
 A budget is the most that may be spent. All candidates are forecast on the same requests, copies and coins as
 the expectation of the plan: at every budget of the `LADDER` the search and its steps on the way there, an
 even spread, a uniform one, and the best stage alone. Of those within a share of the best cut the cheapest is
-taken; then stages without which p99 stays where it is lose their own budget, and the insurance is added. The
-expected p99 never rises along the `LADDER`.
+taken; then stages without which p99 stays where it is lose their own budget, and the insurance is added.
+
+The candidates are the same for every budget, which only says how far up their order a plan goes. So with a
+larger budget the expected p99 is no higher, and the spend no lower.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -23,7 +26,8 @@ from kwiken.tail.curves.curve import Curve
 from kwiken.tail.simulation.common_random_numbers import PairedSimulation, smooth_p99
 from kwiken.tail.simulation.expectation import expected_rows
 
-LADDER: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5)  # smaller budgets that are tried
+LADDER: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets whose candidates are tried
+EXCESS: Final = 1e-9  # relative, of a sum of shares beyond its budget by rounding
 STEPS: Final = (0.1, 0.2, 0.4, 0.6, 0.8)  # shares of a budget at which the search's way there is a candidate
 MIN_GAIN: Final = 0.01  # of all stages' gains, from which a stage counts as one that has stalled
 WITHIN: Final = 0.02  # of the best cut, that may be given up to spend less
@@ -33,7 +37,7 @@ SHOWN_MS: Final = 0.005  # cut of p99 below which two digits show none
 
 @dataclass(frozen=True)
 class LeastSpend:
-    """Allocation of a reissue budget, and what other spends are expected to buy.
+    """Allocation of a reissue budget, and what other spends are expected to buy, larger ones too.
 
     Attributes:
         by_spend: spend, as a share of all work, and the p99 expected for it, milliseconds: each point is
@@ -71,17 +75,12 @@ def least_spend(
     paired = PairedSimulation(profile, curves, expected_rows(profile), seed=seed)
     search = _Search(curves, prices, apportion, within, paired)
     useful = _useful_shares(profile, curves)
-    own, p99_ms = search.tried[0].allocation, search.tried[0].p99_ms
-    for most in (*(smaller for smaller in LADDER if smaller < budget), budget):
+    # By variance alone the source's search is for the budget itself, or for less.
+    upto = (*(smaller for smaller in LADDER if smaller < budget), budget) if apportion.by_variance else LADDER
+    for most in upto:
         for candidate in _candidates(curves, prices, apportion, most):
             search.try_out(_within_use(candidate, curves, prices, useful))
-        # Insurance moves p99 too: the choice for a smaller budget stays if it is the better one with that.
-        chosen = search.chosen()
-        if search.p99_ms(search.insured(chosen, most)) <= p99_ms:
-            own = chosen
-        p99_ms = search.p99_ms(search.insured(own, most))
-    if not apportion.by_variance:
-        own = search.without_idle_shares(own, budget)
+    own = search.best(budget)
     whole = search.insured(own, budget)
     idle = tuple(name for name, share in whole.fractions.items() if share > 0 and not own.fractions[name])
     return LeastSpend(whole, search.front(), idle)
@@ -126,30 +125,73 @@ class _Search:
         latency_ms = self._paired.set_choices(choices_of(self._curves, allocation))
         first = min(int(TAIL * len(latency_ms)), len(latency_ms) - 1)
         tail_ms = float(np.partition(latency_ms, first)[first:].mean())
-        self.tried.append(_Tried(allocation.spent, percentile(latency_ms, 99), tail_ms, allocation))
+        self.tried.append(_Tried(self._spent(allocation), percentile(latency_ms, 99), tail_ms, allocation))
 
-    def chosen(self) -> Allocation:
-        """The cheapest of those that are within a share of the best cut, of p99 and of the mean beyond.
+    def _spent(self, allocation: Allocation) -> float:
+        """Spend of an allocation's copies: where calls tie, a share may be more than its policy sends."""
+        policies = (
+            (name, self._curves[name].policy(share, coin=coin))
+            for name, (share, coin) in choices_of(self._curves, allocation).items()
+        )
+        return math.fsum(self._prices[name] * each.fraction for name, each in policies if each is not None)
+
+    def best(self, budget: float) -> Allocation:
+        """Allocation for a budget, without insurance; one for more budget spends no less and is no slower.
+
+        What the insurance spends depends on the budget and moves p99 too. So a budget's choice is taken once
+        it is no slower than the one before with the insurance of both: where its copies use up the budget,
+        and where they leave the whole insurance.
+        """
+        if self._apportion.by_variance:  # the best that spends most
+            return min(self.tried, key=lambda each: (each.p99_ms, -each.spent)).allocation
+        own, whole = self.tried[0].allocation, 1 / max(EXCESS, 1 - self._apportion.insurance)
+        steps = [(spent * by, each) for spent, each in self._choices() for by in (1, whole)]
+        for most, choice in sorted(steps, key=lambda step: step[0]):
+            if most > budget * (1 + EXCESS):
+                break
+            before, after = self.insured(own, most), self.insured(choice, most)
+            dearer = choice is not own and self._spent(after) >= self._spent(before)
+            if dearer and self.p99_ms(after) <= self.p99_ms(before):
+                own = choice
+        return own
+
+    def _choices(self) -> list[tuple[float, Allocation]]:
+        """Each spend that was tried, largest first, with the cheapest choice for that much or more."""
+        found: list[tuple[float, Allocation]] = []
+        lean: dict[int, Allocation] = {}
+        for spent in sorted({each.spent for each in self.tried}, reverse=True):
+            choice = self._chosen(spent)
+            if id(choice) not in lean:
+                lean[id(choice)] = self._without_idle_shares(choice)
+            cheapest = lean[id(choice)]
+            if found and self._spent(found[-1][1]) <= self._spent(cheapest):
+                cheapest = found[-1][1]
+            found.append((spent, cheapest))
+        return found
+
+    def _chosen(self, most: float) -> Allocation:
+        """The cheapest that is within a share of the best cut, of p99 and of the mean beyond.
 
         A p99 alone would be content with copies for all but a hundredth of the requests: a few more stalls
-        than were recorded would then be the whole p99. By variance alone it is the best that spends most.
+        than were recorded would then be the whole p99.
+
+        Args:
+            most: spend beyond which none is considered.
         """
-        if self._apportion.by_variance:
-            return min(self.tried, key=lambda each: (each.p99_ms, -each.spent)).allocation
         base = self.tried[0]
-        best_ms = min(each.p99_ms for each in self.tried)
-        goal_ms = best_ms + self._within * (base.p99_ms - best_ms)
-        near = [each for each in self.tried if each.p99_ms <= goal_ms]
-        tail_ms = min(each.tail_ms for each in near)
-        goal_ms = tail_ms + self._within * (base.tail_ms - tail_ms)
-        return min((each for each in near if each.tail_ms <= goal_ms), key=lambda each: each[:3]).allocation
+        near = [each for each in self.tried if each.spent <= most]
+        for at in (1, 2):  # p99, the mean beyond
+            best_ms = min(each[at] for each in near)
+            goal_ms = best_ms + self._within * (base[at] - best_ms)
+            near = [each for each in near if each[at] <= goal_ms]
+        return min(near, key=lambda each: each[:3]).allocation
 
     def insured(self, allocation: Allocation, budget: float) -> Allocation:
         """An allocation with the insurance that a budget has room for."""
-        premium = min(self._apportion.insurance * budget, budget - allocation.spent)
+        premium = min(self._apportion.insurance * budget, budget - self._spent(allocation))
         return insured(allocation, self._curves, self._prices, max(0.0, premium))
 
-    def without_idle_shares(self, own: Allocation, budget: float) -> Allocation:
+    def _without_idle_shares(self, own: Allocation) -> Allocation:
         """The allocation without the budget of stages that cut nothing of p99, as far as two digits show.
 
         Several stages may cut the same requests, so that none of them seems to matter. So each one is tried
@@ -165,10 +207,7 @@ class _Search:
                     left_out[name] = (0.0, 1.0)
         shares = {name: share for name, share in own.fractions.items() if name not in left_out}
         coins = {name: coin for name, coin in own.coins.items() if name not in left_out}
-        fewer = replace(allocation_of(self._curves, self._prices, shares), coins=coins)
-        # Exactly as quick, as a lower p99 here would let that of a larger budget be higher.
-        same = self.p99_ms(self.insured(fewer, budget)) == self.p99_ms(self.insured(own, budget))
-        return fewer if same else own
+        return replace(allocation_of(self._curves, self._prices, shares), coins=coins)
 
     def front(self) -> tuple[tuple[float, float], ...]:
         """Spend and p99 of those tried that are quicker than all cheaper ones, cheapest first."""

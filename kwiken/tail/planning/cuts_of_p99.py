@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from kwiken.model.latency import percentile
 from kwiken.model.plan.plan import Plan
 from kwiken.model.profile.profile import Profile
-from kwiken.tail.apportion.mean_variance import MeanVarianceApportioner
+from kwiken.tail.apportion.candidates import LADDER
 from kwiken.tail.apportion.sum_of_variances import choices_of
-from kwiken.tail.curves.curve import Curve
 from kwiken.tail.planning.notes import LargerBudgetHelps, NoBudgetHelps, NoP99Cut, NoStageReissuable, Note
 from kwiken.tail.planning.study import PlanStudy
-from kwiken.tail.simulation.common_random_numbers import PairedSimulation, compared_rows, smooth_p99
+from kwiken.tail.simulation.common_random_numbers import PairedSimulation, smooth_p99
 from kwiken.tail.simulation.expectation import expected_rows
 
 MORE = 0.01  # of all work, that a stage is given beyond its share
@@ -62,7 +60,6 @@ def p99_cuts(profile: Profile, study: PlanStudy, *, seed: int = 0) -> dict[str, 
 
 MIN_CUT = 0.01  # relative fall of p99 below which it counts as none
 MIN_CUT_NAMED = 0.05  # relative fall of p99 for which a larger budget is named
-BUDGET_RATIO = 2.0  # ratio of successive budgets that are tried
 MAX_BUDGET_NAMED = 0.2  # larger budgets would be a larger service, not a few copies
 
 
@@ -78,42 +75,24 @@ def no_gain_notes(plan: Plan) -> tuple[NoP99Cut, ...]:
     return () if _cut(before, after) >= MIN_CUT else (NoP99Cut(before, after),)
 
 
-def useless_budget_notes(
-    profile: Profile, plan: Plan, curves: Mapping[str, Curve], *, seed: int = 0
-) -> tuple[Note, ...]:
+def useless_budget_notes(study: PlanStudy) -> tuple[Note, ...]:
     """Notes on a reissue budget without effect on p99, and on the larger budget that would have one.
 
     Args:
-        curves: variance-response curve of each stage that may be reissued.
-        seed: seed of the copies with which larger budgets are tried.
+        study: plan by the objective `tail`, with what all spends are expected to buy.
     """
+    plan = study.plan
     found = no_gain_notes(plan)
     if not found:
         return ()
-    if not curves:
+    if not study.curves:
         return (*found, NoStageReissuable())
-    for larger, cut in _larger(profile, plan, curves, seed):
-        if cut >= MIN_CUT_NAMED:
-            return (*found, LargerBudgetHelps(larger, cut))
+    base_ms = study.by_spend[0][1]
+    for larger in LADDER:
+        p99_ms = min(p99_ms for spent, p99_ms in study.by_spend if spent <= larger)
+        if plan.budgets.reissue < larger <= MAX_BUDGET_NAMED and _cut(base_ms, p99_ms) >= MIN_CUT_NAMED:
+            return (*found, LargerBudgetHelps(larger, _cut(base_ms, p99_ms)))
     return (*found, NoBudgetHelps(MIN_CUT_NAMED, max(MAX_BUDGET_NAMED, plan.budgets.reissue)))
-
-
-def _larger(
-    profile: Profile, plan: Plan, curves: Mapping[str, Curve], seed: int
-) -> Iterator[tuple[float, float]]:
-    """Larger budgets up to `MAX_BUDGET_NAMED`, each with the share by which it would cut p99."""
-    prices = {name: plan.cost.stages[name] for name in curves}
-    paired = PairedSimulation(profile, curves, compared_rows(profile), seed=seed)
-    base = _p99(paired, {})
-    by_tail = MeanVarianceApportioner(profile, curves)
-    budget = plan.budgets.reissue
-    while budget < MAX_BUDGET_NAMED:
-        budget = min(MAX_BUDGET_NAMED, BUDGET_RATIO * budget)
-        yield budget, _cut(base, _p99(paired, choices_of(curves, by_tail(prices, budget))))
-
-
-def _p99(paired: PairedSimulation, choices: Mapping[str, tuple[float, float]]) -> float:
-    return percentile(paired.set_choices(choices), 99)
 
 
 def _cut(before: float, after: float) -> float:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.model.profile.profile import Profile
-from kwiken.tail.planning.cuts_of_p99 import useless_budget_notes
+from kwiken.tail.planning.cuts_of_p99 import no_gain_notes, useless_budget_notes
 from kwiken.tail.planning.study import PlanSettings, PlanStudy, study_latencies
 from kwiken.tail.planning.under_load import plan_under_load
 from kwiken.tail.queueing.load.decompose import known_utilisation, load_model
@@ -62,7 +62,8 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
     settings.queues.check(profile)
     if not load_matters(profile, settings):
         study = study_latencies(profile, settings)
-        useless = useless_budget_notes(profile, study.plan, study.curves, seed=settings.seed)
+        searched = settings.objective == "tail" and settings.spread == "sumvar"
+        useless = useless_budget_notes(study) if searched else no_gain_notes(study.plan)
         return replace(study, notes=(*useless, *study.notes))
     return plan_under_load(
         _model(profile, settings),

@@ -19,7 +19,7 @@ from kwiken.model.profile.idempotence import idempotence_notes
 from kwiken.model.profile.notes import StagesChanged
 from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.apportioner import INSURANCE, SPREADS
-from kwiken.tail.apportion.candidates import WITHIN
+from kwiken.tail.apportion.candidates import EXCESS, WITHIN
 from kwiken.tail.apportion.sum_of_variances import OBJECTIVES, Allocation, sumvar
 from kwiken.tail.curves.confidence import CurveBounds
 from kwiken.tail.curves.curve import Curve
@@ -148,6 +148,7 @@ class PlanStudy:
         between: low and high gain of each stage that gets copies, ms² (90% interval); left out where there is
             no gain in variance, as may happen when a percentile is the objective.
         load: findings on load; None where the plan does not account for load.
+        by_spend: as that of `LeastSpend`.
     """
 
     plan: Plan
@@ -161,6 +162,7 @@ class PlanStudy:
     drift: tuple[Drift, ...] = ()
     between: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     load: LoadStudy | None = None
+    by_spend: tuple[tuple[float, float], ...] = ()
 
 
 def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
@@ -201,10 +203,11 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         copy_correlation=settings.copy_correlation,
     )
     least = reissues.least
+    by_spend = tuple(each for each in least.by_spend if each[0] <= settings.budgets.reissue * (1 + EXCESS))
     after_ms, seed = simulation.after_ms, settings.seed
     run_ms = run_range(after_ms, expected, RUN_REQUESTS, recorded=profile.requests, seed=seed)
     expected = msgspec.structs.replace(
-        expected, by_spend=least.by_spend, insured=least.insured, run_ms=run_ms, doubts=copy_doubts(profile)
+        expected, by_spend=by_spend, insured=least.insured, run_ms=run_ms, doubts=copy_doubts(profile)
     )
     plan = msgspec.structs.replace(draft, expected=rounded(expected))
     ages = {name: stage.reissue.after_ms for name, stage in plan.stages.items() if stage.reissue is not None}
@@ -228,6 +231,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
         bounds=reissues.bounds,
         drift=changed,
         between=reissues.between,
+        by_spend=least.by_spend,
     )
 
 

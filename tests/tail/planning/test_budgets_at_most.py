@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from kwiken.base.arrays import Floats
 from kwiken.model.plan.plan import Budgets
 from kwiken.model.profile.profile import Profile, StageProfile
-from kwiken.tail.apportion.candidates import LADDER as BUDGETS
+from kwiken.tail.apportion.candidates import LADDER
 from kwiken.tail.apportion.sum_of_variances import OBJECTIVES
 from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings, PlanStudy
@@ -19,6 +19,7 @@ from kwiken.tail.planning.study import PlanSettings, PlanStudy
 StageOf = Callable[..., StageProfile]
 ProfileOf = Callable[..., Profile]
 REQUESTS = 400
+BUDGETS = (0.004, 0.01, 0.013, 0.02, 0.03, 0.04, 0.05, 0.1, 0.15, 0.5)  # of the ladder, and between its rungs
 
 
 def tied(rng: np.random.Generator) -> Floats:
@@ -51,10 +52,15 @@ def p99_after(study: PlanStudy) -> float:
     return study.plan.expected.after.p99_ms
 
 
+def spend_of(study: PlanStudy) -> float:
+    assert study.plan.expected is not None
+    return study.plan.expected.spent.reissue
+
+
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=3), seed=st.integers(0, 1000))
-def test_the_expected_p99_never_rises_with_the_budget(
+def test_the_expected_p99_never_rises_with_the_budget_and_the_spend_never_falls(
     objective: str,
     kinds: list[Callable[[np.random.Generator], Floats]],
     seed: int,
@@ -64,8 +70,13 @@ def test_the_expected_p99_never_rises_with_the_budget(
     rng = np.random.default_rng(seed)
     stages = [stage_of(f"s{i}", kind(rng), after=(f"s{i - 1}",) if i else ()) for i, kind in enumerate(kinds)]
     profile = profile_of(*stages)
-    found = [p99_after(planned(profile, budget, objective=objective, seed=seed)) for budget in BUDGETS]
-    assert found == sorted(found, reverse=True)
+    budgets = LADDER if objective == "variance" else BUDGETS
+    found = [planned(profile, budget, objective=objective, seed=seed) for budget in budgets]
+    p99s = [p99_after(study) for study in found]
+    assert p99s == sorted(p99s, reverse=True)
+    if objective == "tail":
+        spends = [spend_of(study) for study in found]
+        assert np.diff(spends).min() >= -1e-9, spends
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
