@@ -54,7 +54,7 @@ def doubt_words(doubt: CopyDoubt) -> str:
     """
     match doubt.kind:
         case "one_replica":
-            return f"all calls of {doubt.stage} went to one replica, so a copy waits behind its call"
+            return f"all calls of {doubt.stage} went to one replica, so it gets no copies"
         case "replica":
             return f"most slow calls of {doubt.stage} went to one replica, {doubt.name}"
         case "together":

@@ -132,7 +132,7 @@ def copy_doubts(profile: Profile) -> tuple[CopyDoubt, ...]:
 
 def _doubts(stage: StageProfile) -> Iterator[CopyDoubt]:
     name, known = stage.name, stage.dependence
-    if stage.replicas == 1:
+    if stage.lone:
         yield CopyDoubt(kind="one_replica", stage=name)
     if known is None:
         return

@@ -236,6 +236,11 @@ class StageProfile:
         return self.pairs_cut is not None and (~self.pairs_cut.all(axis=1)).sum() >= MIN_PAIRS
 
     @property
+    def lone(self) -> bool:
+        """Whether a copy could only go to the replica of its call, and no trace shows that this helps."""
+        return self.replicas == 1 and not self.copies_shown
+
+    @property
     def visit_share(self) -> float:
         """Share of the requests that called the stage, 0 to 1."""
         return float(self.visited.mean()) if len(self.calls_ms) else 0.0

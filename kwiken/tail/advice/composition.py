@@ -38,12 +38,13 @@ from kwiken.tail.advice.contents import (
     SharedCall,
     TraceRareKinds,
 )
-from kwiken.tail.advice.worth import BUDGETS, Halves, knee, not_copied, useful_plan
+from kwiken.tail.advice.worth import BUDGETS, Halves, knee
 from kwiken.tail.diagnosis.excess import SlowRequests
 from kwiken.tail.diagnosis.explanation import Explanation, explain
 from kwiken.tail.judging.judge_plan import judge
 from kwiken.tail.judging.judged_plans import PLAN
 from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings, PlanStudy
 
 MIN_REQUESTS_FOR_ADVICE = 200  # p99 of the later half rests on one request then
@@ -111,8 +112,8 @@ def advise(
     order of time. The settings are those of a plan made from all requests.
 
     Args:
-        budget: reissue budget, a share above 0 and at most 1; None for the knee of `BUDGETS`, and the largest
-            of them where none is certain to buy anything.
+        budget: most of the reissue budget, a share above 0 and at most 1: a smaller one is advised where more
+            bought nothing. None for the knee of `BUDGETS`, or the largest where none is certain to buy.
         others: other kinds of requests in the same traces, most frequent first.
         during_s: start and end of a time whose requests are explained instead of the slowest, seconds since
             1970; None for none.
@@ -134,22 +135,23 @@ def advise(
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     if not 0 < sampled <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
-    lone = tuple(stage.name for stage in profile.stages if stage.reissuable and stage.replicas == 1)
-    able = not_copied(profile, lone)
-    doubt = _unplannable(profile)
+    lone = tuple(stage.name for stage in profile.stages if stage.reissuable and stage.lone)
+    doubt, able = _unplannable(profile), profile
     # Without a second replica anywhere, the answer is what copies would buy if each stage had one.
-    hypothetical = doubt is None and _unplannable(able) is not None
+    hypothetical = doubt is None and all(stage.lone for stage in profile.stages if stage.reissuable)
     if hypothetical:
-        able = profile
-    settings = PlanSettings(budgets=Budgets(reissue=budget or BUDGETS[-1]), created=created, seed=seed)
+        able = replace(profile, stages=tuple(replace(stage, replicas=None) for stage in profile.stages))
+    # No insurance: who reads an advice asks for what is seen to help.
+    budgets = Budgets(reissue=budget or BUDGETS[-1])
+    settings = PlanSettings(budgets=budgets, created=created, insurance=0.0, seed=seed)
     halves = None if doubt is not None else _halves(able, settings, sampled)
     worth = () if halves is None else halves.worth(BUDGETS if budget is None else {*BUDGETS, budget})
     best = knee(worth)
-    if budget is None:
-        budget = BUDGETS[-1] if best is None else best.budget
-        settings = replace(settings, budgets=Budgets(reissue=budget))
+    row = next((each for each in worth if each.budget == budget), best)
+    budget = (0.0 if row is None else row.plan_budget) or budget or BUDGETS[-1]
+    settings = replace(settings, budgets=Budgets(reissue=budget))
     story = explain(profile, budget=budget, during_s=during_s, seed=seed)
-    study = None if halves is None else useful_plan(able, settings)
+    study = None if halves is None else study_plan(able, settings)
     changed = () if study is None else study.drift
     found = None if halves is None else _judged(replace(halves, settings=settings))
     if found is None:
@@ -214,7 +216,7 @@ def _halves(profile: Profile, settings: PlanSettings, sampled: float) -> Halves:
 
 def _judged(halves: Halves) -> Judgement | None:
     """Judge a plan of the earlier half on the later half; None where the earlier half shows no gain."""
-    plan = useful_plan(halves.earlier, halves.settings).plan
+    plan = study_plan(halves.earlier, halves.settings).plan
     if not any(stage.reissue is not None for stage in plan.stages.values()):
         return None
     seed = halves.settings.seed

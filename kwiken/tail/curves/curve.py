@@ -361,7 +361,9 @@ def stage_curves(
     seed: int = 0,
     copy_correlation: float | None = None,
 ) -> dict[str, Curve]:
-    """Variance-response curve of every stage that may be reissued and has enough calls, without gateway lag.
+    """Variance-response curve of every stage whose calls may be copied, without gateway lag.
+
+    Stages of too few calls have none, and those whose copies could only go to the one replica of their calls.
 
     Args:
         grid: shares of the calls to reissue, ascending from 0 to at most 1.
@@ -372,7 +374,8 @@ def stage_curves(
     """
     curves = {}
     for i, stage in enumerate(profile.stages):
-        if not stage.reissuable or (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE:
+        few = (~np.isnan(stage.calls_ms)).sum() < MIN_CALLS_FOR_CURVE
+        if not stage.reissuable or stage.lone or few:
             continue
         raced = stage.without_lag()
         distribution = raced.distribution

@@ -138,7 +138,7 @@ def data_notes(profile: Profile, curves: Mapping[str, Curve]) -> list[Note]:
         notes.append(CopiesCorrelated(linked))
     if unread := unread_shares(profile):
         notes.append(AnswersUnread(unread))
-    left = [s for s in profile.stages if s.reissuable and s.name not in curves]
+    left = [s for s in profile.stages if s.reissuable and not s.lone and s.name not in curves]
     rare = tuple(s.name for s in left if (~np.isnan(s.calls_ms)).sum() < MIN_CALLS_FOR_CURVE)
     hopeless = tuple(s.name for s in left if s.name not in rare)
     if hopeless:

@@ -60,6 +60,9 @@ def study_plan(profile: Profile, settings: PlanSettings) -> PlanStudy:
             where="profile",
         )
     settings.queues.check(profile)
+    given = settings.queues.replicas
+    stages = (replace(stage, replicas=given.get(stage.name, stage.replicas)) for stage in profile.stages)
+    profile = replace(profile, stages=tuple(stages)) if given else profile
     if not load_matters(profile, settings):
         study = study_latencies(profile, settings)
         searched = settings.objective == "tail" and settings.spread == "sumvar"

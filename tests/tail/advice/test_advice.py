@@ -29,9 +29,9 @@ from kwiken.tail.advice.contents import (
     SharedCall,
     TraceRareKinds,
 )
-from kwiken.tail.advice.worth import useful_plan
 from kwiken.tail.judging.judge_plan import judge
 from kwiken.tail.judging.judgement_document import Cut, Judgement
+from kwiken.tail.planning.planner import study_plan
 from kwiken.tail.planning.study import PlanSettings
 from tests.support.models.profiles import small_profile
 
@@ -52,8 +52,8 @@ def test_the_judgement_is_that_of_a_plan_made_from_the_earlier_half() -> None:
     profile = small_profile(700)
     found = advised(profile)
     earlier, later = part_of(profile, np.arange(350)), part_of(profile, np.arange(350, 700))
-    made = PlanSettings(budgets=Budgets(reissue=0.05), created="")
-    assert found.judgement == judge(useful_plan(earlier, made).plan, later, earlier=earlier)
+    made = PlanSettings(budgets=Budgets(reissue=0.05), created="", insurance=0.0)
+    assert found.judgement == judge(study_plan(earlier, made).plan, later, earlier=earlier)
     assert found.judgement is not None
     assert found.judgement.requests == 350
     assert found.behind_p99 == 3
@@ -62,7 +62,8 @@ def test_the_judgement_is_that_of_a_plan_made_from_the_earlier_half() -> None:
 def test_the_settings_are_those_of_the_plan_made_from_all_requests() -> None:
     profile = small_profile(700)
     found, plan = advise(profile, budget=0.05, kind=KIND, created="2026-01-01T00:00:00Z")
-    study = useful_plan(profile, PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z"))
+    settings = PlanSettings(budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z", insurance=0.0)
+    study = study_plan(profile, settings)
     assert plan == study.plan
     chosen = {name: stage.reissue for name, stage in study.plan.stages.items() if stage.reissue is not None}
     assert {each.stage: each.after_ms for each in found.settings} == {

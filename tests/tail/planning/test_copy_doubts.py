@@ -34,7 +34,7 @@ def test_every_doubt_is_kept_in_the_plan_and_said_by_the_report(
     plan = Plan.from_json(made.to_json())
     told = plan_doubts(plan)
     assert told[:4] == [
-        "all calls of a went to one replica, so a copy waits behind its call",
+        "all calls of a went to one replica, so it gets no copies",
         "all replicas of b are slow at the same times, every 60 s",
         "most slow calls of c went to one replica, c-2",
         "the attribute tenant.id (big) parts the slow requests of d from the fast ones",
