@@ -2,8 +2,7 @@
 
 Both sides keep to four bounds, and a peer that does not is cut off: 1. open calls of a connection, 2. bytes
 of a call that are on their way without credit, 3. length of a frame, 4. length of an item. What an end has to
-send leaves in turns: short frames first, then one piece of each long item, so that no call waits for a long
-one. Fuzzed in `tests/runtime/wire/frames`.
+send leaves in turns: short frames first, then one piece of each long item. No call waits for a long one.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ from kwiken.runtime.wire.frames.messages import (
 )
 
 TURN: Final = 64 << 10  # bytes of long items that leave in one turn, about
-# Frames that come for one call after its end, at most.
-IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE + ITEM_WINDOW // ITEM_COST
+IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE + ITEM_WINDOW // ITEM_COST  # after its end
 MAX_IGNORED: Final = 8 * IGNORED_PER_CALL
 UNCOUNTED: Final = 16 << 10  # bytes of an item that the budget does not count
 
@@ -561,9 +559,8 @@ class ClientEnd(FrameEnd):
     def _continues(self, frame: ItemFrame) -> bool:
         """Take in a short whole item between others, as most are; False for one of any other kind."""
         receiving, size = self._receiving.get(frame.id), frame.size
-        if receiving is None or receiving.opening is not None or frame.last or size != len(frame.data):
-            return False
-        if size > PIECE or size > self._max_body:
+        whole = not frame.last and size == len(frame.data) and size <= PIECE and size <= self._max_body
+        if receiving is None or receiving.opening is not None or not whole:
             return False
         self._charge(frame.id, receiving, size + receiving.item_cost)
         return True
