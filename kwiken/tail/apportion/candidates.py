@@ -12,7 +12,7 @@ larger budget the expected p99 is no higher, and the spend no lower.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -180,10 +180,11 @@ class _Search:
         """
         base = self.tried[0]
         near = [each for each in self.tried if each.spent <= most]
-        for at in (1, 2):  # p99, the mean beyond
-            best_ms = min(each[at] for each in near)
-            goal_ms = best_ms + self._within * (base[at] - best_ms)
-            near = [each for each in near if each[at] <= goal_ms]
+        measures: tuple[Callable[[_Tried], float], ...] = (lambda one: one.p99_ms, lambda one: one.tail_ms)
+        for measure in measures:
+            best_ms = min(map(measure, near))
+            goal_ms = best_ms + self._within * (measure(base) - best_ms)
+            near = [each for each in near if measure(each) <= goal_ms]
         return min(near, key=lambda each: each[:3]).allocation
 
     def insured(self, allocation: Allocation, budget: float) -> Allocation:
