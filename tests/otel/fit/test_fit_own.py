@@ -275,8 +275,10 @@ def test_traces_that_are_read_once_can_be_fitted_again_and_read_as_requests(tmp_
 
 def test_a_plan_can_be_made_of_what_was_learned() -> None:
     rng = random.Random(1)
-    requests = [record(rng, Dag([[], [0]]), start=T0 + i * 50 * MS, widths={1: 3}) for i in range(300)]
-    profile = learn(requests)
+    requests = [
+        record(rng, Dag([[], [0]]), start=T0 + i * 50 * MS, widths={1: 3}, copies=0.2) for i in range(300)
+    ]
+    profile = learn(requests)  # copies went to a second replica
     from kwiken.model.plan.plan import Budgets
 
     plan = make_plan(profile, budgets=Budgets(reissue=0.05), created="2026-01-01T00:00:00Z")

@@ -13,7 +13,7 @@ from kwiken.storage.model.document import StorageModel
 from kwiken.storage.model.states import transitions_of_tree
 from kwiken.storage.model.training import train
 from kwiken.storage.trace.formats import trace_from_text
-from papers.storage_model.validation import sizes_of_tree, transitions_flat
+from papers.storage_model.validation import transitions_flat
 from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 
 
@@ -21,12 +21,6 @@ from tests.support.data.storage.traces import log_and_hot_zone, zipf_trace
 def test_transitions_of_a_hierarchy_are_linear_in_its_states(levels: int) -> None:
     assert transitions_of_tree(levels) == 5 * 4**levels - 4
     assert transitions_flat(levels) == 16**levels
-
-
-def test_the_example_transition_is_learned() -> None:
-    found = sizes_of_tree()
-    assert found["probability"] == pytest.approx(11.8)
-    assert found["gap"] == pytest.approx(3.0)
 
 
 def test_a_trace_has_no_more_transitions_than_the_hierarchy() -> None:
