@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ import aiohttp
 TIMEOUT_S: Final = 10.0
 FAILED_MS: Final = float("inf")  # latency of a request that failed
 OK: Final = 200
+JSON: Final = {"Content-Type": "application/json"}
 CALLERS: Final = 2  # so that a replica is never idle
 
 
@@ -106,13 +108,29 @@ async def _send(
 
 
 async def _one(stream: LoadStream, due_s: float, session: aiohttp.ClientSession) -> None:
+    late_ms, latency_ms = await timed_post(stream.url, json.dumps({"rounds": stream.rounds}), due_s, session)
+    stream.due_s.append(due_s)
+    stream.latency_ms.append(FAILED_MS if latency_ms is None else latency_ms)
+    stream.late_ms.append(late_ms)
+
+
+async def timed_post(
+    url: str, body: str, due_s: float, session: aiohttp.ClientSession
+) -> tuple[float, float | None]:
+    """Send one request.
+
+    Args:
+        body: request as JSON.
+        due_s: moment at which the request is due, monotonic clock, seconds.
+
+    Returns:
+        The delay of its start, and its latency, from that moment, milliseconds; None for one that failed.
+    """
     late_ms = 1e3 * (time.monotonic() - due_s)
     try:
-        async with session.post(stream.url, json={"rounds": stream.rounds}) as response:
+        async with session.post(url, data=body.encode(), headers=JSON) as response:
             await response.read()
             answered = response.status == OK
     except (aiohttp.ClientError, TimeoutError):
         answered = False
-    stream.due_s.append(due_s)
-    stream.latency_ms.append(1e3 * (time.monotonic() - due_s) if answered else FAILED_MS)
-    stream.late_ms.append(late_ms)
+    return late_ms, 1e3 * (time.monotonic() - due_s) if answered else None

@@ -16,12 +16,12 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from benchmarks.load.hash_traffic import timed_post
 from kwiken.base.errors import KwikenError
 from kwiken.runtime.base.event_loop import cancel_and_wait
 
 TIMEOUT_S: Final = 10.0
 FAILED_MS: Final = float("inf")  # latency of a request that failed
-OK: Final = 200
 START_S: Final = 0.5  # from the order to the first moment at which a request may be due
 
 
@@ -169,14 +169,7 @@ async def _send(
 async def _one(
     url: str, body: str, stream: ClientStream, due_s: float, session: aiohttp.ClientSession
 ) -> None:
-    late_ms = 1e3 * (time.monotonic() - due_s)
-    headers = {"Content-Type": "application/json"}
-    try:
-        async with session.post(url, data=body.encode(), headers=headers) as response:
-            await response.read()
-            answered = response.status == OK
-    except (aiohttp.ClientError, TimeoutError):
-        answered = False
+    late_ms, latency_ms = await timed_post(url, body, due_s, session)
     stream.due_s.append(due_s)
-    stream.latency_ms.append(1e3 * (time.monotonic() - due_s) if answered else None)
+    stream.latency_ms.append(latency_ms)
     stream.late_ms.append(late_ms)
