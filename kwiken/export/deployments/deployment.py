@@ -18,14 +18,8 @@ JAEGER_IMAGE: Final = "jaegertracing/jaeger:2.13.0"
 NAME: Final = "app.kubernetes.io/name"  # labels of pods
 COMPONENT: Final = "app.kubernetes.io/component"
 OTLP_PORT: Final = 4318  # of a Jaeger of its own
-RESERVED: Final = (
-    "gateway",
-    "grafana",
-    "jaeger",
-    "plan",
-    "prometheus",
-    "upkeep",
-)  # names of processes that are no stages
+# Names of processes that are no stages.
+RESERVED: Final = ("gateway", "grafana", "jaeger", "plan", "prometheus", "upkeep")
 
 GATEWAYS: Final = "gateway-"  # begin of the names of further gateways and of their Services
 

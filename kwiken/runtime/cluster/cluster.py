@@ -368,14 +368,18 @@ class Cluster:
                 return
             await cancel_and_wait([self._keepers.pop(name)])
             child = self._processes.remove(slot)
-        addresses = self._processes.addresses()
-        for client in self._asked:
-            with contextlib.suppress(KwikenError):
-                await client.put_replicas(addresses)
+        await self._route()
         if child is not None:
             await child.stop(self._settings.grace_s)
         if self._layout is not None:
             await self._layout.limits.end(self._limited(slot))
+
+    async def _route(self) -> None:
+        """Send the gateways the present replicas; one that does not answer gets them from `_tell`."""
+        addresses = self._processes.addresses()
+        for client in self._asked:
+            with contextlib.suppress(KwikenError):
+                await client.put_replicas(addresses)
 
     async def resize_replica(self, name: str, cores: float) -> None:
         """Change the number of cores that a replica may use; nothing happens if there is none.
@@ -437,10 +441,9 @@ class Cluster:
                 await old.stop(grace_s)
             slot.fill(await self._start(slot))
             slot.restarts += 1
-            addresses = self._processes.addresses()
-            for client in self._asked:
-                await client.until_ready()
-                await client.put_replicas(addresses)
+            if slot.stage is None:
+                await self._asked[self._processes.gateways.index(slot)].until_ready()
+            await self._route()
             if old is not None:  # 2.
                 await old.stop(grace_s)
         finally:

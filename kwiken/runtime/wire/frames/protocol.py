@@ -43,7 +43,7 @@ from kwiken.runtime.wire.frames.messages import (
 )
 
 TURN: Final = 64 << 10  # bytes of long items that leave in one turn, about
-IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE + ITEM_WINDOW // ITEM_COST  # after its end
+IGNORED_PER_CALL: Final = 2 * WINDOW // MIN_PIECE + ITEM_WINDOW // ITEM_COST  # frames, once ended
 MAX_IGNORED: Final = 8 * IGNORED_PER_CALL
 UNCOUNTED: Final = 16 << 10  # bytes of an item that the budget does not count
 
