@@ -29,7 +29,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from kwiken.base.arrays import Floats, Ints
+from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.model.plan.ledger_terms import LedgerTerms
 from kwiken.tail.simulation.kept_budgets import replay_ledger
 from tests.support.otel.field import filed
@@ -221,19 +221,21 @@ class World:
         ended = begun + self.own_ms
 
         def clock(ms: float) -> int:
-            return T0 + round(np.floor(ms / self.tick_ms) * self.tick_ms * MS)
+            return T0 + round(float(ms // self.tick_ms) * self.tick_ms * MS)
 
         spans: list[Span] = []
         for i in range(self.count):
             own: dict[str, object] = {name: values[i] for name, values in decoys.items()}
-            known = {self.attribute: said[i]} if self.attribute else {}
-            own |= {"http.route": "/page", "http.request.method": "GET"} | ({} if self.at_backend else known)
+            known: dict[str, object] = {self.attribute: said[i]} if self.attribute else {}
+            own |= {"http.route": "/page", "http.request.method": "GET"}
+            own |= {} if self.at_backend else known
             root = clock(at_ms[i]), clock(ended[i])
             spans.append(Span(i + 1, 1, 0, "door", "GET /page", *root, kind="server", attributes=own))
             for number, (start, took, pod) in enumerate(calls):
                 call, end, here = start[i], start[i] + took[i], int(pod[i])
                 skew = self.skew_ms[number][here]
-                named = {self.instance: f"back{number}-{here}"} if self.instance else {}
+                named: dict[str, object] = {}
+                named |= {self.instance: f"back{number}-{here}"} if self.instance else {}
                 named |= known if self.at_backend and number == self.faulty else {}
                 ids = 2 + 2 * number, 3 + 2 * number
                 sides = clock(call + LINK_MS + skew), clock(end - LINK_MS + skew)
@@ -256,7 +258,7 @@ def _raced(
     pod: Ints,
     seeds: list[int],
     policy: Policy | None,
-    granted: Floats | None,
+    granted: Bools | None,
 ) -> tuple[Floats, Floats]:
     """(n,) ends of calls of which late ones are copied, and which those are."""
     first = backend.calls(np.random.default_rng(seeds), begun, pod, weight)
@@ -265,7 +267,7 @@ def _raced(
     rng = np.random.default_rng([*seeds, 1])
     other = (pod + rng.integers(1, backend.pods, size=len(begun))) % backend.pods
     late = (first > policy[0]) & (rng.random(len(begun)) < policy[1])
-    late = late if granted is None else late & np.asarray(granted, bool)
+    late = late if granted is None else late & granted
     second = policy[0] + backend.calls(rng, begun + policy[0], other, weight)
     return begun + np.where(late, np.minimum(first, second), first), late.astype(float)
 
