@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
 from kwiken.storage.consolidation.forecast import DemandForecaster
 from kwiken.storage.consolidation.moves import DataMove, MoveRules, update_placement
-from kwiken.storage.consolidation.packing import FITS, DiskNodes, PackObjects, PackRules, consolidate
+from kwiken.storage.consolidation.packing import DiskNodes, PackObjects, PackRules, consolidate
 from papers.bloc.energy import NodePower, energy_wh
+from papers.bloc.packings import next_fit
+
+COOLDOWN: Final = 2  # intervals in which an object is moved at most once
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +25,6 @@ class ClusterDay:
         place: (t, n) node of each object in each interval.
         awake: (t, m) nodes that were on in each interval.
         use: (t, m) share of each node's rated bandwidth that was in use.
-        over: (t, m) nodes whose bandwidth was above the limit of a resident.
         moved_gb: (t,) bytes that were copied in each interval, in units of GB.
         late: number of moves that were wanted and did not fit their interval.
         energy_wh: energy of all nodes, in units of Wh.
@@ -31,7 +34,6 @@ class ClusterDay:
     place: Ints
     awake: Bools
     use: Floats
-    over: Bools
     moved_gb: Floats
     late: int
     energy_wh: float
@@ -102,7 +104,7 @@ def play_day(
         fresh = _at(objects, first, peak, part)
         place = consolidate(fresh, nodes, scores, rules, order=order).place
     days = _Record(len(demand), len(objects), len(nodes))
-    rested = np.full(len(objects), -moving.cooldown)
+    rested = np.full(len(objects), -COOLDOWN)
     awake_before = np.bincount(place[place >= 0], minlength=len(nodes)) > 0
     for at, seen in enumerate(demand):
         used = np.bincount(place[place >= 0], minlength=len(nodes)) > 0
@@ -117,7 +119,7 @@ def play_day(
             else:
                 plan = update_placement(
                     expected, nodes, scores, place, rules, moving, order=order,
-                    resting=at - rested < moving.cooldown,
+                    resting=at - rested < COOLDOWN,
                 )  # fmt: skip
                 after = plan.place
                 rested[after != place] = at
@@ -138,7 +140,11 @@ def play_day(
 
 def _anew(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: PackRules, order: Ints) -> Ints:
     """Node of each object when all are packed afresh, by the fit that needs the fewest nodes."""
-    found = [consolidate(objects, nodes, scores, replace(rules, fit=fit), order=order) for fit in FITS]
+    found = [
+        next_fit(objects, nodes, scores, rules, order),
+        consolidate(objects, nodes, scores, replace(rules, fit="first"), order=order),
+        consolidate(objects, nodes, scores, replace(rules, fit="best"), order=order),
+    ]
     placed = [each for each in found if not each.unplaced]
     return min(placed or found, key=lambda each: each.nodes_used).place
 
@@ -159,7 +165,6 @@ class _Record:
         self.place = np.zeros((intervals, objects), dtype=np.int64)
         self.awake = np.zeros((intervals, nodes), dtype=bool)
         self.use, self.copied = np.zeros((intervals, nodes)), np.zeros((intervals, nodes))
-        self.over = np.zeros((intervals, nodes), dtype=bool)
         self.moved = np.zeros(intervals)
         self.late, self.energy = 0, 0.0
 
@@ -167,10 +172,7 @@ class _Record:
         self.place[at] = place
         held = np.flatnonzero(place >= 0)
         load = np.bincount(place[held], weights=objects.bandwidth[held], minlength=len(nodes))
-        limit = np.full(len(nodes), np.inf)
-        np.minimum.at(limit, place[held], objects.bandwidth_limit[held, nodes.class_of[place[held]]])
         self.use[at] = load / nodes.rated
-        self.over[at] = load > limit
 
     def copies(
         self, at: int, moves: tuple[DataMove, ...], objects: PackObjects, nodes: DiskNodes, interval_s: float
@@ -182,6 +184,4 @@ class _Record:
                 self.copied[at, node] += size * 1000.0 / interval_s / nodes.rated[node]
 
     def result(self) -> ClusterDay:
-        return ClusterDay(
-            self.place, self.awake, self.use, self.over, self.moved, self.late, self.energy, self.copied
-        )
+        return ClusterDay(self.place, self.awake, self.use, self.moved, self.late, self.energy, self.copied)

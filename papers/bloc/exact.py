@@ -68,8 +68,6 @@ def _fits(
         return False
     if not objects.size[chosen].sum() < min(objects.size_limit[chosen, kind].min(), nodes.capacity[0]):
         return False
-    if not rules.limits:
-        return True
     limit = objects.bandwidth_limit[chosen, kind].min() - rules.reserve_share * nodes.rated[0]
     if not objects.bandwidth[chosen].sum() < limit:
         return False

@@ -21,7 +21,6 @@ from papers.bloc.day import ClusterDay, DayPolicy, play_day
 
 SCHEMES: Final = ("Capacity", "B-max", "B-dyn", "B-fine", "BLOC", "Oracle")
 INTERVAL_S: Final = 1800.0
-FIT: Final = "first"
 MORNING, EVENING = 8, 20  # hours between which it is day
 
 
@@ -45,9 +44,11 @@ def run_scheme(
     objects = objects_of_world(world, split=name in {"B-fine", "BLOC", "Oracle"}, target_ms=target_ms)
     steps = max(1, round(interval_s / STEP_S))
     demand, history = _means(world.demand, steps), _means(world.history, steps)
+    order, bounded = placing_order(objects, world.scores), name != "Capacity"
+    limit = objects.bandwidth_limit if bounded else np.full_like(objects.bandwidth_limit, np.inf)
     day = play_day(
-        objects, world.nodes, world.scores, demand, history, list(world.power),
-        rules=PackRules(fit=FIT, limits=name != "Capacity", apart=False),
+        replace(objects, bandwidth_limit=limit), world.nodes, world.scores, demand, history,
+        list(world.power), rules=PackRules(most_interference=0.10 if bounded else np.inf, apart=False),
         moving=replace(moving or MoveRules(), interval_s=interval_s),
         policy=DayPolicy(
             dynamic=name in {"B-dyn", "BLOC", "Oracle"},
@@ -56,7 +57,7 @@ def run_scheme(
             free_moves=name == "Oracle",
             quantile=quantile,
         ),
-        order=placing_order(objects, world.scores),
+        order=order,
     )  # fmt: skip
     return _figures(world, objects, day, steps)
 
@@ -110,7 +111,6 @@ def _figures(world: StorageWorld, objects: PackObjects, day: ClusterDay, steps: 
         "late": float(day.late),
         "moved": float(day.moved_gb[2:].sum()),
         "peak hour": float(hours[2:][np.argmax(day.moved_gb[2:])]),
-        "over": 100 * float(day.over.any(axis=1).mean()),
     }
     found |= {f"loss {kind}": 100 * (1 - float(share)) for kind, share in enumerate(by_app)}
     found |= _savings(world, objects, day, alone)

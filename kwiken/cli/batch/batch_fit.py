@@ -8,7 +8,7 @@ import click
 
 from kwiken.apps.console.output import note, note_written, print_json, progress, say, write_text
 from kwiken.cli.batch.inputs.job_inputs import jobs_of_logs, opened_logs
-from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout
+from kwiken.cli.shared.options import json_option, needs_extra, refuse_shared_stdout, removed_option
 
 MAX_SKIPPED_SHOWN: Final = 5
 
@@ -16,10 +16,10 @@ MAX_SKIPPED_SHOWN: Final = 5
 @click.command()
 @click.argument("logs", metavar="LOGS...", nargs=-1, required=True)
 @click.option("-o", "--out", "out", metavar="FILE", help="File to write the jobs to; '-' is stdout.")
-@click.option("--stages", is_flag=True, help="List the stages of each job as well.")
+@removed_option("--stages", "-o FILE, which holds the stages of each job", flag=True)
 @json_option
 @needs_extra("plan")
-def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bool) -> None:
+def command(*, logs: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """Learn batch jobs from LOGS, files or folders: what ran, on what, for how long, with how many bytes.
 
     Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and tables of SWIM are told by
@@ -40,7 +40,7 @@ def command(*, logs: tuple[str, ...], out: str | None, stages: bool, as_json: bo
     if as_json:
         print_json(summary(jobs))
     elif out != "-":
-        show(jobs, stages=stages)
+        show(jobs)
         note_unknown(jobs)
     if out is not None:
         write_text(out, BatchJobs(jobs=jobs).to_json())

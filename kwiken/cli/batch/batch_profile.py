@@ -59,7 +59,7 @@ def command(*, job: str, sample: str | None, slots: int, out: str | None, as_jso
     if as_json:
         print_json(summary(found.jobs))
     elif out != "-":
-        show(found.jobs, stages=True)
+        show(found.jobs)
         note_unknown(found.jobs)
     if out is not None:
         write_text(out, BatchJobs(jobs=found.jobs).to_json())

@@ -16,17 +16,8 @@ THOUSAND: Final = 1000.0
 MAX_ROWS: Final = 60
 MAX_NAME_SHOWN: Final = 24  # characters
 HEAD: Final = (
-    "job",
-    "stages",
-    "tasks",
-    "task time",
-    "took",
-    "no task ran",
-    "read",
-    "shuffled",
-    "remote",
-    "written",
-    "slots",
+    *("job", "stages", "tasks", "task time", "took", "no task ran"),
+    *("read", "shuffled", "remote", "written", "slots"),
 )
 BEHAVIOUR: Final = (
     *("job", "waves", "first wave", "later", "skew", "failed", "killed", "repeated", "speculative"),
@@ -34,8 +25,8 @@ BEHAVIOUR: Final = (
 )
 
 
-def show(jobs: Sequence[BatchJob], *, stages: bool) -> None:
-    """Print the tables of the jobs, and of their stages where asked for."""
+def show(jobs: Sequence[BatchJob]) -> None:
+    """Print the tables of the jobs."""
     shown = jobs[:MAX_ROWS]
     names = _short_names(shown)
     print_table("jobs", HEAD, [(name, *_sizes(job)) for name, job in zip(names, shown, strict=True)])
@@ -43,10 +34,6 @@ def show(jobs: Sequence[BatchJob], *, stages: bool) -> None:
     if rows:
         say("")
         print_table("tasks and executors", BEHAVIOUR, rows)
-    if stages:
-        for job in shown:
-            say("")
-            print_table(f"stages of {_name(job)}", ("stage", "after", *HEAD[2:4], *HEAD[6:10]), _stages(job))
     if len(jobs) > MAX_ROWS:
         say(f"and {len(jobs) - MAX_ROWS} jobs more; --json has all")
     total = _total(jobs)
@@ -172,22 +159,6 @@ def _behaviour(job: BatchJob) -> tuple[str, ...]:
         f"{len(job.executors)}" + (f", {left} left" if left else ""),
         "-" if first is None or last is None else f"{_seconds(first)} to {_seconds(last)}",
     )
-
-
-def _stages(job: BatchJob) -> list[tuple[str, ...]]:
-    return [
-        (
-            f"{place} {stage.name}",
-            ",".join(str(one) for one in stage.after) or "-",
-            f"{len(stage.tasks):,}",
-            _seconds(stage.task_ms),
-            _bytes(stage.bytes.read),
-            _bytes(stage.bytes.shuffled),
-            _bytes(stage.bytes.shuffled_remote),
-            _bytes(stage.bytes.written),
-        )
-        for place, stage in enumerate(job.stages)
-    ]
 
 
 def _count(number: int, what: str) -> str:

@@ -24,8 +24,6 @@ def least_nodes(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: P
         return 0
     by_size = math.ceil(float(objects.size.sum() / nodes.capacity.max()) - 1e-9)
     apart = int(np.bincount(objects.datum).max())
-    if not rules.limits:
-        return max(1, by_size, apart)
     room = objects.bandwidth_limit[:, nodes.class_of] - rules.reserve_share * nodes.rated
     # An object takes at least its bandwidth over its own limit of a node, whoever shares the node.
     by_bandwidth = math.ceil(float((objects.bandwidth / np.maximum(room.max(axis=1), 1e-9)).sum()) - 1e-9)

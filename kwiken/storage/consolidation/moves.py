@@ -18,6 +18,7 @@ from kwiken.storage.consolidation.packing import (
 )
 
 MB_PER_GB: Final = 1000.0
+MARGIN: Final = 0.05  # of a limit, by which a node must stay below to take data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,19 +27,11 @@ class MoveRules:
 
     Attributes:
         interval_s: length of an interval, seconds; copies end within it.
-        margin: share of a limit by which a node must stay below to take data.
-        cooldown: number of intervals in which an object is moved at most once.
         drain: whether lightly loaded nodes are emptied when demand falls.
-        calm_s: time for which a drained node is expected to stay empty, seconds.
-        literal: whether to join the tests of a node with room by "or", as printed.
     """
 
     interval_s: float = 1800.0
-    margin: float = 0.05
-    cooldown: int = 2
     drain: bool = True
-    calm_s: float = 7200.0
-    literal: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,7 +95,7 @@ def update_placement(
     leaving = _leaving(NodeLoads(objects, nodes, scores, place.copy()), rules, held)
     wanted[leaving] = NOWHERE
     loads = NodeLoads(objects, nodes, scores, wanted.copy())
-    room = _has_room(loads, rules, moving) & (loads.count > 0)
+    room = _has_room(loads, rules) & (loads.count > 0)
     if len(leaving):
         used, empty = np.flatnonzero(room), np.flatnonzero(loads.count == 0)
         found = consolidate(
@@ -118,8 +111,6 @@ def update_placement(
 def _leaving(loads: NodeLoads, rules: PackRules, held: Bools) -> Ints:
     """Objects to take off overloaded nodes: the smallest first, and no more than needed."""
     objects, leaving = loads.objects, list[int]()
-    if not rules.limits:
-        return np.array(leaving, dtype=np.int64)
     for node in np.flatnonzero(_overloaded(loads, rules)).tolist():
         residents = np.flatnonzero((loads.place == node) & ~held)
         residents = residents[np.argsort(objects.size[residents], kind="stable")]
@@ -133,16 +124,14 @@ def _leaving(loads: NodeLoads, rules: PackRules, held: Bools) -> Ints:
 
 def _overloaded(loads: NodeLoads, rules: PackRules) -> Bools:
     over: Bools = (loads.bandwidth > loads.bandwidth_limit) | (loads.size > loads.size_limit)
-    return over if rules.literal else over | (loads.interference > rules.most_interference)
+    return over | (loads.interference > rules.most_interference)
 
 
-def _has_room(loads: NodeLoads, rules: PackRules, moving: MoveRules) -> Bools:
+def _has_room(loads: NodeLoads, rules: PackRules) -> Bools:
     """Nodes that stay below their limits by the margin."""
-    bandwidth = loads.bandwidth < loads.bandwidth_limit * (1 - moving.margin)
-    size = loads.size < loads.size_limit * (1 - moving.margin)
-    calm = loads.interference < rules.most_interference
-    found: Bools = bandwidth | size | calm if moving.literal else bandwidth & size & calm
-    return found
+    room: Bools = loads.bandwidth < loads.bandwidth_limit * (1 - MARGIN)
+    room &= loads.size < loads.size_limit * (1 - MARGIN)
+    return room & (loads.interference < rules.most_interference)
 
 
 def _drained(
@@ -165,7 +154,7 @@ def _drained(
         if held[residents].any() or loads.size[node] > budget_gb[node] + spare[node]:
             continue
         others = used[(used != node) & (loads.count[used] > 0)]
-        others = others[_has_room(loads, rules, moving)[others]]
+        others = others[_has_room(loads, rules)[others]]
         by_need = residents[np.argsort(-objects.bandwidth[residents], kind="stable")]
         if not loads.moved(node, by_need, others, rules):
             continue

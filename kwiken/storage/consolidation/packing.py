@@ -1,23 +1,20 @@
 """Packing of data sets on nodes: bandwidth below all residents' limits, capacity, interference, replicas.
 
-The published algorithm goes through data sets in the order of their first appearance among pairs by rising
-interference, and through nodes without turning back (next fit). Corrections are on by default: the bound on
-interference holds after a placement, and a data set that fits nowhere stands alone. `literal` turns them off.
+The published order of data sets is that of their first appearance among pairs by rising interference. A data
+set that fits nowhere stands alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
 from kwiken.base.arrays import Bools, Floats, Ints
-from kwiken.base.errors import InputError
 from kwiken.storage.consolidation.interference import packing_order
 
 NOWHERE: Final = -1
-FITS: Final = ("next", "first", "best")
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +74,14 @@ class PackRules:
     Attributes:
         reserve_share: share of the rated bandwidth that stays free for copies and catch-up.
         most_interference: largest sum of the scores of pairs on one node, a share.
-        fit: `next`, `first` or `best`.
-        literal: whether to follow the published listing, with its slips.
-        limits: whether bandwidth and interference count, or capacity alone.
+        fit: first node that fits, or the one with the least bandwidth left.
         apart: whether replicas keep to zones of their own.
     """
 
     reserve_share: float = 0.02
     most_interference: float = 0.10
-    fit: str = "next"
-    literal: bool = False
-    limits: bool = True
+    fit: Literal["first", "best"] = "first"
     apart: bool = True
-
-    def __post_init__(self) -> None:
-        """Check the name of the fit."""
-        if self.fit not in FITS:
-            raise InputError(f"{self.fit!r} is no fit; known: {', '.join(FITS)}", where="fit")
 
 
 @dataclass(eq=False)
@@ -160,12 +148,10 @@ class NodeLoads:
         objects, nodes = self.objects, self.nodes
         size_limit = np.minimum(self.size_limit, objects.size_limit[which, nodes.class_of])
         fits: Bools = self.size + objects.size[which] < size_limit
-        if rules.limits:
-            limit = np.minimum(self.bandwidth_limit, objects.bandwidth_limit[which, nodes.class_of])
-            reserve = rules.reserve_share * nodes.rated
-            fits &= self.bandwidth + objects.bandwidth[which] < limit - reserve
-            added = 0.0 if rules.literal else self.added_interference(which)
-            fits &= self.interference + added < rules.most_interference
+        limit = np.minimum(self.bandwidth_limit, objects.bandwidth_limit[which, nodes.class_of])
+        reserve = rules.reserve_share * nodes.rated
+        fits &= self.bandwidth + objects.bandwidth[which] < limit - reserve
+        fits &= self.interference + self.added_interference(which) < rules.most_interference
         return fits & ~self.taken(which, rules)
 
     def taken(self, which: int, rules: PackRules) -> Bools:
@@ -184,12 +170,11 @@ class NodeLoads:
         objects, nodes, kind = self.objects, self.nodes, self.nodes.class_of[node]
         size_limit = np.minimum(self.size_limit[node], objects.size_limit[which, kind])
         fits: Bools = self.size[node] + objects.size[which] < size_limit
-        if rules.limits:
-            limit = np.minimum(self.bandwidth_limit[node], objects.bandwidth_limit[which, kind])
-            reserve = rules.reserve_share * nodes.rated[node]
-            fits &= self.bandwidth[node] + objects.bandwidth[which] < limit - reserve
-            added = 0.0 if rules.literal else self.pressure[node, objects.app[which]] * objects.load[which]
-            fits &= self.interference[node] + added < rules.most_interference
+        limit = np.minimum(self.bandwidth_limit[node], objects.bandwidth_limit[which, kind])
+        reserve = rules.reserve_share * nodes.rated[node]
+        fits &= self.bandwidth[node] + objects.bandwidth[which] < limit - reserve
+        added = self.pressure[node, objects.app[which]] * objects.load[which]
+        fits &= self.interference[node] + added < rules.most_interference
         near = nodes.zone == nodes.zone[node] if rules.apart else np.arange(len(nodes)) == node
         beside = objects.datum[(self.place >= 0) & near[self.place]]
         return fits & ~np.isin(objects.datum[which], beside)
@@ -313,21 +298,11 @@ def place_objects(loads: NodeLoads, rules: PackRules, order: Ints, tried: Ints) 
     objects, nodes = loads.objects, loads.nodes
     oversized: list[int] = []
     unplaced: list[int] = []
-    at = 0
     for which in order.tolist():
         if loads.place[which] >= 0:
             continue
         fits = loads.fits(which, rules)[tried]
-        if rules.fit == "next":
-            ahead = np.flatnonzero(fits[at:])
-            if len(ahead):
-                at += int(ahead[0])
-                loads.put(which, int(tried[at]))
-                continue
-            at_empty = np.flatnonzero(loads.count[tried[at:]] == 0)
-            if len(at_empty) and not rules.literal:
-                at += int(at_empty[0])
-        elif fits.any():
+        if fits.any():
             loads.put(which, int(tried[_chosen(loads, tried, fits, which, rules)]))
             continue
         empty = tried[(loads.count[tried] == 0) & ~loads.taken(which, rules)[tried]]

@@ -44,10 +44,10 @@ def searched(
     hard = _hardness(objects, nodes, scores, rules)
     published = placing_order(objects, scores)
     found = [
-        consolidate(objects, nodes, scores, replace(rules, fit=fit), order=published)
-        for fit in ("first", "best")
+        consolidate(objects, nodes, scores, replace(rules, fit="first"), order=published),
+        consolidate(objects, nodes, scores, replace(rules, fit="best"), order=published),
+        _node_by_node(objects, nodes, scores, rules, hard),
     ]
-    found.append(_node_by_node(objects, nodes, scores, rules, hard))
     best = min(found, key=lambda each: (len(each.unplaced), len(each.oversized), each.nodes_used))
     loads = NodeLoads(objects, nodes, scores, best.place.copy())
     held = np.zeros(len(objects), dtype=bool)
@@ -90,9 +90,7 @@ def _fill_node(loads: NodeLoads, rules: PackRules, hard: Floats, node: int, left
 def _hardness(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: PackRules) -> Floats:
     """(n,) share of a node that each object takes: of bytes, of bandwidth, and of interference beside any."""
     kinds = nodes.class_of
-    size: Floats = objects.size / np.minimum(objects.size_limit[:, kinds], nodes.capacity).max(axis=1)
-    if not rules.limits:
-        return size
+    size = objects.size / np.minimum(objects.size_limit[:, kinds], nodes.capacity).max(axis=1)
     room = objects.bandwidth_limit[:, kinds] - rules.reserve_share * nodes.rated
     band = objects.bandwidth / np.maximum(room.max(axis=1), 1e-9)
     beside = scores.mean(axis=1)[objects.app] * objects.load * float(objects.load.mean())
@@ -102,11 +100,8 @@ def _hardness(objects: PackObjects, nodes: DiskNodes, scores: Floats, rules: Pac
 
 def _fill(loads: NodeLoads, rules: PackRules) -> Floats:
     """(m,) share of each node that is taken: of its bytes, its bandwidth, or its interference."""
-    size: Floats = loads.size / loads.size_limit
-    if not rules.limits:
-        return size
     fill: Floats = np.maximum(
-        size,
+        loads.size / loads.size_limit,
         np.maximum(
             loads.bandwidth / np.maximum(loads.bandwidth_limit, 1e-9),
             loads.interference / rules.most_interference,

@@ -74,7 +74,7 @@ def profile(*words: str) -> Result:
 def test_a_run_on_one_worker_becomes_a_job(folder: Path) -> None:
     found = profile("profiled_jobs:total", "--sample", "data", "-o", "jobs.json")
     assert found.exit_code == 0, found.output
-    for told in ("stages of total", "4.0 kB read", "written to jobs.json"):
+    for told in ("total", "4.0 kB read", "written to jobs.json"):
         assert told in found.output
     (job,) = BatchJobs.from_json((folder / "jobs.json").read_text(), where="jobs.json").jobs
     assert (job.name, job.n_executors, job.slots, job.bytes.read) == ("total", 1, 1, 4000)

@@ -38,18 +38,6 @@ HADOOP = [
     ),
     b'{"type":"JOB_FINISHED","event":{"x":{"jobid":"job_1","finishTime":9000}}}',
 ]
-HADOOP_ONE = [
-    b'Meta VERSION="1" .',
-    b'Job JOBID="job_1" JOBNAME="sleep" SUBMIT_TIME="1000" .',
-    b'Job JOBID="job_1" TOTAL_MAPS="1" TOTAL_REDUCES="0" .',
-    b'MapAttempt TASK_TYPE="SETUP" TASKID="s" TASK_ATTEMPT_ID="s0" START_TIME="1100" TRACKER_NAME="a/1" .',
-    b'MapAttempt TASK_TYPE="MAP" TASKID="m" TASK_ATTEMPT_ID="m0" START_TIME="2000" TRACKER_NAME="a/1" .',
-    (
-        b'MapAttempt TASK_TYPE="MAP" TASKID="m" TASK_ATTEMPT_ID="m0" TASK_STATUS="SUCCESS" FINISH_TIME="3500" '
-        rb'HOSTNAME="/rack/a" COUNTERS="{(F)(F)[(HDFS_BYTES_READ)(read \\(bytes\\))(47)]}" .'
-    ),
-    b'Job JOBID="job_1" FINISH_TIME="4000" JOB_STATUS="SUCCESS" .',
-]
 
 
 def read(lines: list[bytes]) -> LogFindings:
@@ -203,12 +191,6 @@ def test_an_attempt_that_ends_twice_is_damage() -> None:
     assert read([*HADOOP[:9], HADOOP[8], *HADOOP[9:]]).damaged == 1
 
 
-def test_a_history_of_hadoop_1() -> None:
-    job = the_job(HADOOP_ONE)
-    assert (job.name, job.took_ms, job.n_tasks, job.task_ms, job.bytes.read) == ("sleep", 3000, 1, 1500, 47)
-    assert read([*HADOOP_ONE[:6], b'Job JOBID="x', *HADOOP_ONE[6:]]).damaged == 1
-
-
 def test_a_table_of_sizes() -> None:
     jobs = read(
         [b"job0\t9\t9\t300000000\t0\t14", b"job1\t18\t9\t970\t609\t697", b"job2\t1\t1\t-5\t1\t1"]
@@ -257,8 +239,8 @@ def test_a_start_in_a_far_age_and_a_stage_below_zero_are_damage() -> None:
     lines[0] = lines[0].replace(str(spark.BEGAN).encode(), b"9" * 30)
     assert read(lines).damaged == 1
     assert read([*spark.small_log(), spark.task(-1, 1600, 10)]).damaged == 1
-    far = HADOOP_ONE[1].replace(b"1000", b"9" * 30)
-    assert read([HADOOP_ONE[0], far, *HADOOP_ONE[2:]]).damaged == 1
+    far = HADOOP[3].replace(b"1000", b"9" * 30)
+    assert read([*HADOOP[:3], far, *HADOOP[4:]]).damaged == 1
 
 
 def test_a_table_with_numbers_that_are_too_large_or_without_names_is_damage() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -21,6 +23,7 @@ from kwiken.storage.consolidation.packing import (
 )
 from kwiken.storage.consolidation.search import searched
 from papers.bloc.exact import fewest_nodes
+from papers.bloc.packings import next_fit
 
 NAMES = "ABCDE"
 PAIRS = {
@@ -70,26 +73,19 @@ def test_the_order_is_that_of_first_appearance() -> None:
 def test_the_published_example(reserve: float, wanted: list[str]) -> None:
     objects, nodes, scores = fixture()
     order = packing_order(scores, objects.bandwidth_limit[:, 0])
-    found = consolidate(objects, nodes, scores, PackRules(reserve_share=reserve), order=order)
+    found = next_fit(objects, nodes, scores, PackRules(reserve_share=reserve), order)
     assert groups(found.place) == wanted
+
+
+def without_limits(objects: PackObjects) -> PackObjects:
+    return replace(objects, bandwidth_limit=np.full_like(objects.bandwidth_limit, np.inf))
 
 
 def test_capacity_alone_fills_to_below_the_brim() -> None:
     objects, nodes, scores = fixture()
     order = packing_order(scores, objects.bandwidth_limit[:, 0])
-    assert consolidate(objects, nodes, scores, PackRules(limits=False), order=order).nodes_used == 2
-
-
-def test_literal_packing_tests_a_node_before_the_object() -> None:
-    objects, nodes, scores = fixture()
-    order = np.array([0, 3, 1, 2, 4])  # A and D interfere by 20%
-    literal = consolidate(objects, nodes, scores, PackRules(literal=True, reserve_share=0), order=order)
-    corrected = consolidate(objects, nodes, scores, PackRules(reserve_share=0), order=order)
-    assert (
-        literal.place[0] != literal.place[3]
-        or NodeLoads(objects, nodes, scores, literal.place).interference.max() > 0.1
-    )
-    assert NodeLoads(objects, nodes, scores, corrected.place).interference.max() < 0.1
+    free = without_limits(objects)
+    assert consolidate(free, nodes, scores, PackRules(most_interference=np.inf), order=order).nodes_used == 2
 
 
 def test_an_object_above_its_own_limit_stands_alone() -> None:
@@ -122,11 +118,16 @@ def drawn(draw: st.DrawFn) -> tuple[PackObjects, DiskNodes, Floats]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(drawn(), st.sampled_from(["next", "first", "best"]))
-def test_every_packing_keeps_its_bounds(case: tuple[PackObjects, DiskNodes, Floats], fit: str) -> None:
+@given(drawn(), st.sampled_from([None, PackRules(apart=False), PackRules(fit="best", apart=False)]))
+def test_every_packing_keeps_its_bounds(
+    case: tuple[PackObjects, DiskNodes, Floats], given_rules: PackRules | None
+) -> None:
     objects, nodes, scores = case
-    rules = PackRules(fit=fit, apart=False)
-    found = consolidate(objects, nodes, scores, rules, order=np.arange(len(objects)))
+    order, rules = np.arange(len(objects)), given_rules or PackRules(apart=False)
+    if given_rules is None:
+        found = next_fit(objects, nodes, scores, rules, order)
+    else:
+        found = consolidate(objects, nodes, scores, rules, order=order)
     loads = NodeLoads(objects, nodes, scores, found.place)
     assert not found.unplaced
     shared = loads.count > 1
@@ -159,8 +160,8 @@ def test_a_search_keeps_all_bounds_and_needs_no_more_nodes(
         held = found.place[objects.datum == datum]
         assert len(np.unique(held)) == len(held)
     order = placing_order(objects, scores)
-    for fit in ("first", "best"):
-        rival = consolidate(objects, nodes, scores, PackRules(fit=fit, apart=False), order=order)
+    for each in (rules, PackRules(fit="best", apart=False)):
+        rival = consolidate(objects, nodes, scores, each, order=order)
         assert found.nodes_used <= rival.nodes_used
     if not found.oversized:
         assert fewest_nodes(objects, nodes, scores, rules) <= found.nodes_used
@@ -188,8 +189,8 @@ def test_what_takes_most_of_the_largest_node_is_placed_first() -> None:
     kinds = np.zeros(12, dtype=np.int64)
     names = tuple(f"n{number}" for number in range(12))
     nodes = DiskNodes(names, kinds, np.full(12, 100.0), np.full(12, 100.0), np.arange(12))
-    rules = PackRules(limits=False, apart=False)
-    found = searched(objects, nodes, np.zeros((1, 1)), rules, np.random.default_rng(0))
+    rules = PackRules(most_interference=np.inf, apart=False)
+    found = searched(without_limits(objects), nodes, np.zeros((1, 1)), rules, np.random.default_rng(0))
     assert not found.unplaced
     assert found.nodes_used == 6
 
@@ -212,7 +213,7 @@ def test_replicas_keep_to_zones_of_their_own() -> None:
         objects.app, objects.load, np.array([0, 0, 1, 1, 2]),
     )  # fmt: skip
     nodes = DiskNodes(nodes.names, nodes.class_of, nodes.capacity, nodes.rated, np.array([0, 0, 0, 1, 1]))
-    place = consolidate(objects, nodes, scores, PackRules(fit="first"), order=np.arange(5)).place
+    place = consolidate(objects, nodes, scores, PackRules(), order=np.arange(5)).place
     for one, two in ((0, 1), (2, 3)):
         assert nodes.zone[place[one]] != nodes.zone[place[two]]
 

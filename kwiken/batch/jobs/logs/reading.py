@@ -12,7 +12,6 @@ from kwiken.base.errors import InputError
 from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.dask_tasks import HEAD as DASK_HEAD, DaskReader
 from kwiken.batch.jobs.logs.hadoop import JSON_HEAD, HadoopReader
-from kwiken.batch.jobs.logs.hadoop_one import HadoopOneReader
 from kwiken.batch.jobs.logs.spark import SparkReader
 from kwiken.batch.jobs.logs.swim import COLUMNS, SwimReader
 
@@ -22,7 +21,7 @@ MAX_SNIFFED_LINES: Final = 20  # lines that may be damaged before the first that
 MAX_SNIFFED: Final = 4 << 20  # bytes of these, and of empty lines between them
 
 
-_Known = SparkReader | HadoopReader | HadoopOneReader | DaskReader | SwimReader
+_Known = SparkReader | HadoopReader | DaskReader | SwimReader
 
 
 class _Reader(Protocol):
@@ -107,8 +106,6 @@ def _kind(line: bytes) -> tuple[str, type[_Known]] | None:
         return "Spark event log", SparkReader
     if head == JSON_HEAD or (head.startswith(b'{"type":"') and b'"event":' in head):
         return "Hadoop job history", HadoopReader
-    if head.startswith((b'Meta VERSION="', b"Job JOBID=", b"MapAttempt ", b"ReduceAttempt ")):
-        return "Hadoop 1 job history", HadoopOneReader
     if head.startswith(DASK_HEAD):
         return "recording of Dask", DaskReader
     cells = head.split(b"\t")

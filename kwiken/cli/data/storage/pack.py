@@ -93,7 +93,6 @@ def command(
     from kwiken.storage.consolidation.packing import PackRules
 
     rules = PackRules(
-        fit="first",
         reserve_share=reserve,
         most_interference=math.inf if no_interference else interference,
         apart=_zones_suffice(document, there),
