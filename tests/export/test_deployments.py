@@ -66,7 +66,7 @@ def objects(deployment: Deployment) -> dict[tuple[str, str], Any]:
     found = [
         one
         for name, text in files.items()
-        if name.endswith(".yaml") and name != "kustomization.yaml"
+        if name.endswith(".yaml") and not name.endswith("kustomization.yaml")
         for one in yaml.safe_load_all(text)
     ]
     by_name = {(one["kind"], one["metadata"]["name"]): one for one in found}

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +15,7 @@ from kwiken.allocator.provisioning.offers import prices_from_toml
 from kwiken.allocator.provisioning.strategies import ProvisioningSettings, market
 from kwiken.base.errors import InputError
 from kwiken.export.provisions.karpenter import karpenter_pools
-from tests.support.export.schemas import faults
+from tests.support.export.schemas import faults, schema_of_resource
 
 PRICES = """
 currency = "USD"
@@ -59,31 +54,9 @@ def provision() -> Provision:
     return study_provision(load, of).provision
 
 
-@cache
 def definition() -> dict[str, Any]:
-    """Schema of NodePool in the module, as `go mod download` brings it."""
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("go is not installed, so the definitions of Karpenter cannot be had")
-    try:
-        done = subprocess.run(
-            [go, "mod", "download", "-json", "sigs.k8s.io/karpenter@v1.15.0"],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            cwd="/",
-            check=False,
-        )
-        folder = Path(json.loads(done.stdout)["Zip"])
-    except (subprocess.TimeoutExpired, ValueError, KeyError):
-        pytest.skip("the Go module sigs.k8s.io/karpenter cannot be had here")
-    import zipfile
-
-    name = "sigs.k8s.io/karpenter@v1.15.0/pkg/apis/crds/karpenter.sh_nodepools.yaml"
-    with zipfile.ZipFile(folder) as archive:
-        found = yaml.safe_load(archive.read(name))
-    schema: dict[str, Any] = found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return schema
+    """Schema of NodePool in Karpenter's module."""
+    return schema_of_resource("sigs.k8s.io/karpenter", "v1.15.0", "pkg/apis/crds/karpenter.sh_nodepools.yaml")
 
 
 def test_pools_follow_the_decision() -> None:

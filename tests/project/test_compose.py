@@ -23,7 +23,7 @@ TARGET = "kwiken.services.search:search"
 OTLP = "http://jaeger:4318"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "runtime" / "compose.yaml").read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-OURS = sorted(set(SERVICES) - {"grafana", "jaeger", "prometheus"})
+OURS = sorted(set(SERVICES) - {"grafana", "jaeger", "locust", "prometheus"})
 DOCKERFILE = (ROOT / "runtime" / "Dockerfile").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "operate" / "running.md").read_text(encoding="utf-8")
 
@@ -100,8 +100,10 @@ def test_no_token_is_written_down() -> None:
 
 def test_the_image_holds_what_is_locked_and_no_more() -> None:
     syncs = re.findall(r"^RUN uv sync (.*)$", DOCKERFILE, re.MULTILINE)
-    assert len(syncs) == 2
+    assert len(syncs) == 3
     assert all("--frozen --no-dev --extra otel " in options for options in syncs)  # compose sends spans
+    assert [("--extra load" in options) for options in syncs] == [False, False, True]  # Locust's own image
+    assert DOCKERFILE.rindex("AS locust\n") < DOCKERFILE.rindex("\nFROM ")  # which is not the default
     assert "://" not in DOCKERFILE  # no registry or mirror is named
 
 
@@ -127,7 +129,7 @@ def test_the_guide_shows_commands_that_exist(line: str) -> None:
 def test_the_file_is_what_export_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "runtime").mkdir()
     (tmp_path / "runtime" / "Dockerfile").write_text(
-        "FROM scratch\n"
+        "FROM scratch AS locust\nFROM scratch\n"
     )  # as here: the image is the repository's own
     monkeypatch.chdir(tmp_path)
     told = re.search(

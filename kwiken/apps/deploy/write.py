@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ MARKED: Final = ("compose.yaml", "kustomization.yaml")  # of which one tells who
 MAX_FILE: Final = 16 * MIB
 MAX_HEADER: Final = 12  # lines in which a mark is looked for
 LOCK: Final = "requirements.lock"
+LOAD_LOCK: Final = "locust.lock"
 WHEELS: Final = "wheels"
 
 
@@ -44,6 +46,11 @@ class ImageFiles:
         file = self.folder / "Dockerfile"
         return file.exists() and not _made(file)
 
+    def builds(self, target: str) -> bool:
+        """Whether the Dockerfile of the user's own has a target of this name."""
+        text = read_file(self.folder / "Dockerfile", MAX_FILE).decode(errors="replace")
+        return re.search(rf"^FROM\s.*\sAS\s+{target}\s*$", text, re.IGNORECASE | re.MULTILINE) is not None
+
     def path(self, name: str) -> str:
         """Path of a file of the folder, relative to the context.
 
@@ -59,8 +66,11 @@ class ImageFiles:
                 where=f"-o {self.folder}",
             ) from error
 
-    def write(self, code: Code, pins: Pins) -> None:
+    def write(self, code: Code, pins: Pins, load: Sequence[str] = ()) -> None:
         """Write the Dockerfile, what it installs, and what is sent to its builder.
+
+        Args:
+            load: pinned dependencies of an image with Locust; empty for none.
 
         Raises:
             InputError: a file cannot be written; names it.
@@ -84,10 +94,13 @@ class ImageFiles:
             requirements=self.path(LOCK),
             wheels=self.path(WHEELS) if pins.wheels else None,
             code=code.paths,
+            load=self.path(LOAD_LOCK) if load else None,
         )
         write_text(str(folder / "Dockerfile"), f"{MARK}\n{dockerfile(content)}")
         write_text(str(folder / "Dockerfile.dockerignore"), f"{MADE}\n{dockerignore(content)}")
-        write_text(str(folder / LOCK), f"{MADE}\n" + "".join(f"{line}\n" for line in pins.lines))
+        for name, pinned in ((LOCK, pins.lines), (LOAD_LOCK, load)):
+            if pinned:
+                write_text(str(folder / name), f"{MADE}\n" + "".join(f"{line}\n" for line in pinned))
 
 
 def refuse_foreign(folder: Path, files: Mapping[str, str], *, image: bool) -> None:
@@ -103,7 +116,7 @@ def refuse_foreign(folder: Path, files: Mapping[str, str], *, image: bool) -> No
     own = any((folder / name).exists() and _made(folder / name) for name in MARKED)
     texts: dict[str, str | None] = dict(files)
     if image:
-        texts |= dict.fromkeys((LOCK, "Dockerfile.dockerignore"))
+        texts |= dict.fromkeys((LOCK, LOAD_LOCK, "Dockerfile.dockerignore"))
     for name, text in texts.items():
         path = folder / name
         has_comments = not name.endswith((".json", ".toml"))

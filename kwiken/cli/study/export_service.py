@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -178,6 +179,7 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     from kwiken.apps.deploy.write import ImageFiles, refuse_foreign, write_files
     from kwiken.export.deployments.compose import compose_files
     from kwiken.export.deployments.kubernetes import kubernetes_files
+    from kwiken.export.deployments.load import LOCUST
 
     image = ImageFiles(folder=Path(out), context=Path.cwd())
     deployment = _deployment(service, source, program, options, image)
@@ -195,8 +197,11 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
         scaled = [each.stage for each in deployment.stages if each.stage not in deployment.managed]
         note(f"the upkeep scales {', '.join(sorted(deployment.managed))}; processor use, {', '.join(scaled)}")
     if program == "kubernetes" and deployment.build is not None:
-        words = ["docker", "build", "-t", deployment.image, "-f", deployment.build.dockerfile, "."]
-        note(f"build the image by: {shlex.join(words)}; push it to where your nodes pull from")
+        words = ["docker", "build", "-f", deployment.build.dockerfile, "."]
+        for tag, more in ((deployment.image, []), (deployment.load_image, ["--target", LOCUST])):
+            if tag is not None:
+                built = shlex.join([*words, "-t", tag, *more])
+                note(f"build the image by: {built}; push it to where your nodes pull from")
 
 
 def _note_foreign(service: Service) -> None:
@@ -247,10 +252,12 @@ def _deployment(
         placement = Placement.from_json(read_text(options.placement, MAX_PLACEMENT), where=where)
         if program == "kubernetes":
             check_host_names(placement, where)
+    name = options.image or f"{name_in_kubernetes(service.name)}:local"
     return Deployment(
         service=service,
         target=source,
-        image=options.image or f"{name_in_kubernetes(service.name)}:local",
+        image=name,
+        load_image=_load_image(image, name),
         build=Build(
             context=_context(image), dockerfile=image.path("Dockerfile"),
         ),
@@ -263,6 +270,19 @@ def _deployment(
         namespace=options.namespace,
         tls=options.tls,
     )  # fmt: skip
+
+
+def _load_image(image: ImageFiles, name: str) -> str | None:
+    """Name of the image with Locust; None where it cannot be built."""
+    from kwiken.export.deployments.load import LOCUST, image_of_load
+
+    if image.kept and not image.builds(LOCUST):
+        note(f"no Locust beside the service: the Dockerfile, which is yours, has no target {LOCUST}")
+        return None
+    if not image.kept and find_spec("locust") is None:
+        note("no Locust beside the service: install kwiken[load] to have it")
+        return None
+    return image_of_load(name)
 
 
 def _managed(service: Service, options: ServiceOptions) -> frozenset[str]:
@@ -309,7 +329,9 @@ def _write_image(source: str, options: ServiceOptions, image: ImageFiles) -> Non
 
     code = code_of(source, image.context, options.include)
     extras = ("otel", "plan") if options.upkeep else ("otel",)
-    image.write(code, pinned(code.modules, extras, [Path(path) for path in options.wheels]))
+    pins = pinned(code.modules, extras, [Path(path) for path in options.wheels])
+    own = [wheel for wheel in pins.wheels if wheel.name.startswith("kwiken-")]
+    image.write(code, pins, pinned((), ("load",), own).lines if find_spec("locust") is not None else ())
     note(f"the image holds {', '.join(code.paths)} with what is installed here")
 
 

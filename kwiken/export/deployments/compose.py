@@ -1,16 +1,30 @@
-"""Compose file of a service: gateways, every stage's replicas, Jaeger, Prometheus and Grafana."""
+"""Compose file of a service: gateways, every stage's replicas, Jaeger, Prometheus, Grafana and Locust."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from kwiken.export.deployments.certificates import FOLDER as TLS_FOLDER, health_program, stage_name
+from kwiken.export.deployments.certificates import (
+    AUTHORITIES,
+    FOLDER as TLS_FOLDER,
+    health_program,
+    stage_name,
+)
 from kwiken.export.deployments.deployment import (
     GATEWAY_PORT,
     JAEGER_IMAGE,
     STAGE_PORT,
     Deployment,
     StageReplicas,
+)
+from kwiken.export.deployments.load import (
+    LOCUST,
+    LOCUST_PORT,
+    LOCUSTFILE,
+    MOUNT,
+    locust_words,
+    locustfile,
+    trusted,
 )
 from kwiken.export.deployments.monitoring import (
     GRAFANA_PORT,
@@ -24,6 +38,7 @@ from kwiken.export.yaml import dump
 WIDTH: Final = 250  # of a line: a check of health stays in one
 STAGE_MEMORY: Final = "256m"
 GATEWAY_MEMORY: Final = "512m"
+LOCUST_MEMORY: Final = "512m"
 PAGE_PORT: Final = 16686  # of Jaeger's page
 PLAN_FOLDER: Final = "/etc/kwiken/plan"
 _TEMPLATES: Final = ("process", "stage")
@@ -37,7 +52,9 @@ def compose_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     """
     files = {"compose.yaml": _compose_file(deployment, made_by)}
     if deployment.otlp is None:
-        files |= monitoring_files(deployment, _gateways(deployment))
+        files |= monitoring_files(deployment, _gateways(deployment), made_by)
+    if deployment.load_image is not None:
+        files[f"{LOCUST}/{LOCUSTFILE}"] = locustfile(made_by)
     if deployment.plan is not None:
         files["plan/plan.json"] = deployment.plan
     return files
@@ -52,6 +69,8 @@ def _compose_file(deployment: Deployment, made_by: str) -> str:
     stages = {each.name: _stage(deployment, each) for each in deployment.stages}
     gateways = _gateways(deployment)
     beside = {"jaeger": _jaeger(), **monitoring_services(deployment)} if deployment.otlp is None else {}
+    if deployment.load_image is not None:
+        beside[LOCUST] = _locust(deployment, deployment.load_image)
     text = dump(
         [
             (
@@ -84,7 +103,10 @@ def _compose_file(deployment: Deployment, made_by: str) -> str:
 def _header(deployment: Deployment, made_by: str) -> list[str]:
     replicas = sum(each.count for each in deployment.stages)
     gateways = "a gateway" if deployment.gateways == 1 else f"{deployment.gateways} gateways"
-    beside = ", Jaeger, Prometheus and Grafana" if deployment.otlp is None else ""
+    names = ["Jaeger", "Prometheus", "Grafana"] if deployment.otlp is None else []
+    beside = "".join(
+        f", {name}" for name in [*names, *(["Locust"] if deployment.load_image is not None else [])]
+    )
     shown = (
         [
             f"  open http://127.0.0.1:{PAGE_PORT} (Jaeger: its traces)",
@@ -94,6 +116,10 @@ def _header(deployment: Deployment, made_by: str) -> list[str]:
         if deployment.otlp is None
         else []
     )
+    if deployment.load_image is not None:
+        shown.append(
+            f"  open http://127.0.0.1:{LOCUST_PORT} (Locust: load, with $KWIKEN_BODY as the requests' JSON)"
+        )
     return [
         f"Service {deployment.service.name} in containers: {gateways}, {replicas} replicas{beside}.",
         f"Made by: {made_by}",
@@ -111,6 +137,7 @@ def _certificates(deployment: Deployment) -> list[str]:
     return [
         "tls/gateway and tls/stage hold tls.crt, tls.key and ca.crt each, which containers can read.",
         f"That of the stages holds the name {stage_name(deployment.name)}, for servers and clients.",
+        *(["Locust calls the gateway by the name gateway."] if deployment.load_image is not None else []),
         "",
     ]
 
@@ -130,14 +157,36 @@ def _process(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def _built(deployment: Deployment) -> dict[str, Any]:
-    """How the service that builds the image does so; empty where the image is built elsewhere."""
+def _built(deployment: Deployment, target: str | None = None) -> dict[str, Any]:
+    """How the service that builds the image does so; empty where the image is built elsewhere.
+
+    Args:
+        target: target of the Dockerfile; None for its last.
+    """
     build = deployment.build
     if build is None:
         return {}
-    plain = build.dockerfile == "Dockerfile"
-    context = build.context if plain else {"context": build.context, "dockerfile": build.dockerfile}
+    more = {"target": target} if target is not None else {}
+    plain = build.dockerfile == "Dockerfile" and not more
+    context = build.context if plain else {"context": build.context, "dockerfile": build.dockerfile, **more}
     return {"build": context, "pull_policy": "missing"}
+
+
+def _locust(deployment: Deployment, image: str) -> dict[str, Any]:
+    trust = [f"./tls/gateway/ca.crt:{AUTHORITIES}:ro"] if deployment.tls else []
+    return {
+        **_merged("process"),
+        "image": image,
+        **_built(deployment, LOCUST),
+        "entrypoint": [LOCUST],
+        # Locust takes an empty body for none: requests then have an empty object.
+        "command": [*locust_words(deployment, "gateway"), "--body=${KWIKEN_BODY:-}"],
+        **({"environment": trusted(deployment)} if deployment.tls else {}),
+        "ports": [f"127.0.0.1:{LOCUST_PORT}:{LOCUST_PORT}"],
+        "volumes": [f"./{LOCUST}:{MOUNT}:ro", *trust],
+        "mem_limit": LOCUST_MEMORY,
+        "depends_on": ["gateway"],
+    }
 
 
 def _gateway(deployment: Deployment, name: str, gateways: list[str], port: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ NAME: Final = "app.kubernetes.io/name"  # labels of pods
 COMPONENT: Final = "app.kubernetes.io/component"
 OTLP_PORT: Final = 4318  # of a Jaeger of its own
 # Names of processes that are no stages.
-RESERVED: Final = ("gateway", "grafana", "jaeger", "plan", "prometheus", "upkeep")
+RESERVED: Final = ("gateway", "grafana", "jaeger", "locust", "plan", "prometheus", "upkeep")
 
 GATEWAYS: Final = "gateway-"  # begin of the names of further gateways and of their Services
 
@@ -62,6 +62,7 @@ class Deployment:
         target: the service as the command line in the image names it.
         image: name of the image with its tag.
         build: where the image is built; None for an image that exists.
+        load_image: name of the image with Locust; None for no Locust beside the service.
         stages: replicas by stage and size, in the service's order.
         gateways: number of gateways, 1 or more.
         otlp: endpoint for spans; None for a Jaeger of its own.
@@ -78,6 +79,7 @@ class Deployment:
     image: str
     build: Build | None
     stages: Sequence[StageReplicas]
+    load_image: str | None = None
     gateways: int = 1
     otlp: str | None = None
     plan: str | None = None

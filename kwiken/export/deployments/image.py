@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kwiken.export.deployments.deployment import GATEWAY_PORT, STAGE_PORT
+from kwiken.export.deployments.load import LOCUST
 
 # Names of files and folders that never go into an image: hidden ones, such as .env and .git, and keys.
 NEVER_SENT: Final = (
@@ -32,18 +33,24 @@ class ImageContent:
         requirements: file with the pinned dependencies.
         wheels: folder with wheels that no package index has; None for none.
         code: files and folders of the user's code.
+        load: file with the pinned dependencies of Locust, for an image of its own; None for none.
     """
 
     python: str
     requirements: str
     wheels: str | None
     code: Sequence[str]
+    load: str | None = None
 
 
 def dockerfile(content: ImageContent) -> str:
-    """Dockerfile of an image that runs every process of a service, as an ordinary user."""
+    """Dockerfile of an image that runs every process of a service; its target `locust` is Locust's own."""
     base = f"python:{content.python}-slim"
     install = "RUN pip --python=/venv/bin/python install --no-cache-dir"
+    if content.wheels is not None:
+        install += " --find-links=/build/wheels"
+    user = "RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin kwiken"
+    environment = "ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1"
     lines = [
         "# One image for every process: `kwiken serve` is a gateway, `kwiken stage` one replica.",
         "",
@@ -54,19 +61,30 @@ def dockerfile(content: ImageContent) -> str:
         f"COPY {_words(content.requirements, '/build/requirements.txt')}",
     ]
     if content.wheels is not None:
+        lines.append(f"COPY {_words(content.wheels, '/build/wheels')}")
+    lines.append(f"{install} --requirement=/build/requirements.txt")
+    if content.load is not None:
         lines += [
-            f"COPY {_words(content.wheels, '/build/wheels')}",
-            f"{install} --find-links=/build/wheels --requirement=/build/requirements.txt",
+            "",
+            "# Locust has an image of its own: services do without its packages.",
+            f"FROM build AS build-{LOCUST}",
+            f"COPY {_words(content.load, '/build/load.txt')}",
+            f"{install} --requirement=/build/load.txt",
+            "",
+            f"FROM {base} AS {LOCUST}",
+            user,
+            f"COPY --from=build-{LOCUST} /venv /venv",
+            environment,
+            "USER 10001",
+            f'ENTRYPOINT ["{LOCUST}"]',
         ]
-    else:
-        lines.append(f"{install} --requirement=/build/requirements.txt")
     lines += [
         "",
         f"FROM {base}",
-        "RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin kwiken",
+        user,
         "COPY --from=build /venv /venv",
         "WORKDIR /app",
-        "ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1",
+        environment,
         *(f"COPY {_words(path, f'/app/{path}')}" for path in content.code),
         "USER 10001",
         f"EXPOSE {GATEWAY_PORT} {STAGE_PORT}",
@@ -78,7 +96,8 @@ def dockerfile(content: ImageContent) -> str:
 
 def dockerignore(content: ImageContent) -> str:
     """Ignore file beside a Dockerfile: only what the image copies is sent to the builder, and no secrets."""
-    installed = [content.requirements, *([content.wheels] if content.wheels is not None else [])]
+    wanted = (content.requirements, content.load, content.wheels)
+    installed = [path for path in wanted if path is not None]
     lines = [
         "*",
         *(f"!{path}" for path in content.code),

@@ -1,4 +1,4 @@
-"""Kustomize base of a service: Deployments and Services by stage, gateways, and what guards them. Pure."""
+"""Kustomize bases of a service: stages, gateways and what guards them; monitoring; load. Pure."""
 
 from __future__ import annotations
 
@@ -24,6 +24,14 @@ from kwiken.export.deployments.deployment import (
     Deployment,
     StageReplicas,
 )
+from kwiken.export.deployments.load import LOCUST, LOCUSTFILE, MOUNT, locust_words, locustfile, trusted
+from kwiken.export.deployments.monitoring import (
+    BOARD,
+    BOARD_LABEL,
+    FOLDER as MONITORING,
+    file_of_monitoring,
+    monitoring_objects,
+)
 from kwiken.export.deployments.upkeep import (
     DEFAULT_NAMESPACE,
     OF_THE_CLUSTER,
@@ -44,6 +52,7 @@ LINGER_S: Final = 15
 GRACE_S: Final = 10  # for calls in flight
 STAGE_RESOURCES: Final = {"cpu": "100m", "memory": "256Mi"}
 GATEWAY_RESOURCES: Final = {"cpu": "250m", "memory": "512Mi"}
+LOCUST_RESOURCES: Final = {"cpu": "500m", "memory": "512Mi"}
 MAX_SCALE: Final = 4  # times a stage's own number of replicas, to which autoscaling may go
 TARGET_USE: Final = 60  # percent of the requested processors at which a stage is scaled
 Object = dict[str, Any]
@@ -73,37 +82,139 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
         ]
     if deployment.upkeep:
         objects["upkeep.yaml"] = upkeep_objects(deployment)
-    own = [each for those in objects.values() for each in those if each["kind"] not in OF_THE_CLUSTER]
-    _check_names(own)
-    placed = {"namespace": space} if space is not None else {}
-    for each in own:
-        each["metadata"] |= placed
     header = [f"Service {deployment.service.name}. Made by: {made_by}"]
-    files = {name: dump([((), each) for each in those], header, width=160) for name, those in objects.items()}
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": sorted(objects),
-        # The name stays, so that a new plan reaches the files of running gateways and starts none anew.
-        "configMapGenerator": [
-            {"name": f"{deployment.name}-plan", **placed, "files": ["plan.json"]},
-            *([{**_documents(deployment), **placed}] if deployment.upkeep else []),
-        ],
-        "generatorOptions": {"disableNameSuffixHash": True},
-    }
+    maps = [
+        {"name": f"{deployment.name}-plan", "files": ["plan.json"]},
+        *([_documents(deployment)] if deployment.upkeep else []),
+    ]
     how = [
         *header,
         "",
         "  kubectl apply -k .",
         f"  kubectl create secret generic {deployment.name}-token --from-literal=token=TOKEN"
-        + (f" --namespace {space}" if placed else ""),
+        + (f" --namespace {space}" if space is not None else ""),
         "",
         "The secret opens the control routes.",
         *(_certificates(deployment) if deployment.tls else ()),
     ]
-    files["kustomization.yaml"] = dump([((), kustomization)], how)
+    files = _base(objects, maps, header, how, space)
     files["plan.json"] = deployment.plan if deployment.plan is not None else "null\n"
+    for folder, base in (
+        (MONITORING, _monitoring(deployment, header)),
+        (LOCUST, _load(deployment, header, made_by)),
+    ):
+        files |= {f"{folder}/{name}": text for name, text in base.items()}
     return files
+
+
+def _base(
+    objects: Mapping[str, list[Object]],
+    maps: Sequence[Object],
+    header: list[str],
+    how: list[str],
+    space: str | None,
+) -> dict[str, str]:
+    """Files of a Kustomize base by name: objects by their file, and the maps that are made of other files.
+
+    Raises:
+        InputError: a name is too long.
+    """
+    own = [each for those in objects.values() for each in those if each["kind"] not in OF_THE_CLUSTER]
+    _check_names(own)
+    placed = {"namespace": space} if space is not None else {}
+    for each in own:
+        each["metadata"] |= placed
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": sorted(objects),
+        # The names stay, so that a new plan reaches the files of running gateways and starts none anew.
+        "configMapGenerator": [{**each, **placed} for each in maps],
+        "generatorOptions": {"disableNameSuffixHash": True},
+    }
+    files = {name: dump([((), each) for each in those], header, width=160) for name, those in objects.items()}
+    return files | {"kustomization.yaml": dump([((), kustomization)], how)}
+
+
+def _monitoring(deployment: Deployment, header: list[str]) -> dict[str, str]:
+    """Base of its own with alerts, scrape and board, for clusters that have Prometheus's operator."""
+    board = {
+        "name": f"{deployment.name}-board",
+        "files": [BOARD],
+        "options": {"labels": {BOARD_LABEL: "1"}},
+    }
+    how = [
+        *header,
+        "",
+        f"  kubectl apply -k {MONITORING}",
+        "",
+        "Needs Prometheus's operator. Add the labels by which your Prometheus selects monitors and rules.",
+        "Grafana's sidecar takes the board, from this namespace or from all, as it is set.",
+    ]
+    files = _base(
+        {"prometheus.yaml": monitoring_objects(deployment)}, [board], header, how, deployment.namespace
+    )
+    return files | {BOARD: file_of_monitoring(BOARD)}
+
+
+def _load(deployment: Deployment, header: list[str], made_by: str) -> dict[str, str]:
+    """Base of its own with a Job that loads the gateways; empty without an image of Locust."""
+    if deployment.load_image is None:
+        return {}
+    how = [
+        *header,
+        "",
+        f"  kubectl delete -k {LOCUST} --ignore-not-found && kubectl apply -k {LOCUST}",
+        "",
+        "Rate, duration and JSON body of the requests are words of the Job's command.",
+    ]
+    maps = [{"name": f"{deployment.name}-{LOCUST}", "files": [LOCUSTFILE]}]
+    objects = {"job.yaml": [_locust_job(deployment, deployment.load_image)]}
+    return _base(objects, maps, header, how, deployment.namespace) | {LOCUSTFILE: locustfile(made_by)}
+
+
+def _locust_job(deployment: Deployment, image: str) -> Object:
+    name, labels = f"{deployment.name}-{LOCUST}", deployment.labels(LOCUST)
+    volumes: list[Object] = [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": LOCUST, "configMap": {"name": name}},
+    ]
+    mounts: list[Object] = [
+        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - in the container
+        {"name": LOCUST, "mountPath": MOUNT, "readOnly": True},
+    ]
+    if deployment.tls:  # of the gateways' Secret the authorities alone, and not the key
+        items = [{"key": "ca.crt", "path": "ca.crt"}]
+        secret = {"secretName": secret_of(deployment.name, "gateway"), "items": items}
+        volumes.append({"name": "tls", "secret": secret})
+        mounts.append({"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True})
+    words = locust_words(deployment, f"{deployment.name}-gateway")
+    environment = [{"name": key, "value": value} for key, value in trusted(deployment).items()]
+    pod = {
+        "automountServiceAccountToken": False,
+        "restartPolicy": "Never",
+        "securityContext": dict(POD_SECURITY),
+        "containers": [
+            {
+                "name": LOCUST,
+                "image": image,
+                "command": [LOCUST],
+                "args": [*words, "--headless", "--rate=10", "--duration=60", "--body={}"],
+                **({"env": environment} if environment else {}),
+                "resources": {"requests": LOCUST_RESOURCES, "limits": _memory(LOCUST_RESOURCES)},
+                "securityContext": dict(SECURITY),
+                "volumeMounts": mounts,
+            }
+        ],
+        "volumes": volumes,
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels},
+        # Load that failed is not sent again.
+        "spec": {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
 
 
 def _certificates(deployment: Deployment) -> list[str]:
@@ -208,10 +319,12 @@ def _gateway(deployment: Deployment) -> list[Object]:
         "prometheus.io/param_alone": "1",  # each gateway is read by itself
         **({"prometheus.io/scheme": "https"} if deployment.tls else {}),
     }
+    peers = {"name": f"{name}-peers", "labels": deployment.labels("gateway-peers")}
     return [
         _deployment(name, labels, pod, {"replicas": deployment.gateways}, annotations),
         _service(name, labels, GATEWAY_PORT, headless=False),
-        _service(f"{name}-peers", labels, GATEWAY_PORT, headless=True),
+        # Its own component: a monitor of the gateways' Service must not see each gateway a second time.
+        _service(f"{name}-peers", labels, GATEWAY_PORT, headless=True) | {"metadata": peers},
         _disruptions(name, labels),
     ]
 

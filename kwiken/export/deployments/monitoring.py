@@ -1,4 +1,4 @@
-"""Prometheus and Grafana in a Compose file: their containers, and the files that they read."""
+"""Prometheus and Grafana: containers and files for Compose, objects of Prometheus's operator."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any, Final
 
+from kwiken.base.parsing.strict_yaml import parse_yaml
 from kwiken.export.deployments.certificates import (
     AUTHORITIES,
     CERTIFICATE,
@@ -13,8 +14,12 @@ from kwiken.export.deployments.certificates import (
     KEY,
     stage_name,
 )
-from kwiken.export.deployments.deployment import GATEWAY_PORT, STAGE_PORT, Deployment
-from kwiken.export.yaml import dump
+from kwiken.export.deployments.deployment import (
+    GATEWAY_PORT,
+    STAGE_PORT,
+    Deployment,
+)
+from kwiken.export.yaml import comment, dump
 
 PROMETHEUS_IMAGE: Final = "prom/prometheus:v3.5.0"
 GRAFANA_IMAGE: Final = "grafana/grafana:12.1.0"
@@ -24,6 +29,10 @@ FOLDER: Final = "monitoring"  # beside the Compose file
 ALERTS: Final = "alerts.yml"
 BOARD: Final = "grafana-board.json"
 INTERVAL: Final = "5s"  # a replica that is replaced has another address
+BOARD_LABEL: Final = "grafana_dashboard"  # by which Grafana's sidecar knows a ConfigMap with a board
+OPERATOR: Final = "monitoring.coreos.com/v1"
+# Each gateway tells its own metrics: without this it adds up those of all, which Prometheus does too.
+ALONE: Final = {"alone": ["1"]}
 _PROVISIONING: Final = "/etc/grafana/provisioning"
 
 
@@ -52,12 +61,14 @@ def monitoring_services(deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def monitoring_files(deployment: Deployment, gateways: Sequence[str]) -> dict[str, str]:
+def monitoring_files(deployment: Deployment, gateways: Sequence[str], made_by: str) -> dict[str, str]:
     """Files that Prometheus and Grafana read, by path beside the Compose file.
 
     Args:
         gateways: names of the gateways' containers.
+        made_by: command that writes the files, for their headers.
     """
+    header = [f"Made by: {made_by}"]
     source = {
         "apiVersion": 1,
         "datasources": [
@@ -75,19 +86,50 @@ def monitoring_files(deployment: Deployment, gateways: Sequence[str]) -> dict[st
         "providers": [{"name": "kwiken", "type": "file", "options": {"path": f"{_PROVISIONING}/dashboards"}}],
     }
     return {
-        f"{FOLDER}/prometheus/prometheus.yml": _yaml(_scrapes(deployment, gateways)),
-        f"{FOLDER}/prometheus/{ALERTS}": _text(ALERTS),
-        f"{FOLDER}/grafana/datasources/prometheus.yml": _yaml(source),
-        f"{FOLDER}/grafana/dashboards/boards.yml": _yaml(boards),
-        f"{FOLDER}/grafana/dashboards/{BOARD}": _text(BOARD),
+        f"{FOLDER}/prometheus/prometheus.yml": dump([((), _scrapes(deployment, gateways))], header),
+        f"{FOLDER}/prometheus/{ALERTS}": comment(header) + file_of_monitoring(ALERTS),
+        f"{FOLDER}/grafana/datasources/prometheus.yml": dump([((), source)], header),
+        f"{FOLDER}/grafana/dashboards/boards.yml": dump([((), boards)], header),
+        f"{FOLDER}/grafana/dashboards/{BOARD}": file_of_monitoring(BOARD),
     }
+
+
+def monitoring_objects(deployment: Deployment) -> list[dict[str, Any]]:
+    """Alerts, and what to scrape, as objects of Prometheus's operator.
+
+    Gateways alone are scraped: a network policy keeps all others from the stages, whose calls gateways count.
+    """
+    name, labels = deployment.name, deployment.labels("gateway")
+    secured = {"scheme": "https", "tlsConfig": {"insecureSkipVerify": True}} if deployment.tls else {}
+    alerts, _ = parse_yaml(file_of_monitoring(ALERTS), where=ALERTS)
+    endpoint = {"port": "http", "path": "/metrics", "interval": "15s", "params": ALONE, **secured}
+    return [
+        {
+            "apiVersion": OPERATOR,
+            "kind": "ServiceMonitor",
+            "metadata": {"name": f"{name}-gateway", "labels": labels},
+            "spec": {"selector": {"matchLabels": labels}, "endpoints": [endpoint]},
+        },
+        {
+            "apiVersion": OPERATOR,
+            "kind": "PrometheusRule",
+            "metadata": {"name": f"{name}-alerts", "labels": labels},
+            "spec": alerts,
+        },
+    ]
+
+
+def file_of_monitoring(name: str) -> str:
+    """Text of `ALERTS` or `BOARD`."""
+    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _scrapes(deployment: Deployment, gateways: Sequence[str]) -> dict[str, Any]:
     """Configuration of Prometheus, which looks up the names of containers: each name has all addresses."""
     shown = {"ca_file": AUTHORITIES, "cert_file": CERTIFICATE, "key_file": KEY}
     # The certificate of a gateway holds the name that callers know, which nobody in these containers does.
-    doors = {"scheme": "https", "tls_config": {"insecure_skip_verify": True}} if deployment.tls else {}
+    secured = {"scheme": "https", "tls_config": {"insecure_skip_verify": True}} if deployment.tls else {}
+    doors = {"params": ALONE, **secured}
     stages = (
         {"scheme": "https", "tls_config": shown | {"server_name": stage_name(deployment.name)}}
         if deployment.tls
@@ -109,11 +151,3 @@ def _scrapes(deployment: Deployment, gateways: Sequence[str]) -> dict[str, Any]:
             if names
         ],
     }
-
-
-def _text(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-def _yaml(document: dict[str, Any]) -> str:
-    return dump([((), document)], [])

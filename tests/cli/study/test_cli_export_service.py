@@ -41,6 +41,8 @@ def test_a_folder_holds_image_and_compose_file(here: Path) -> None:
         "Dockerfile.dockerignore",
         "compose.yaml",
         "requirements.lock",
+        "locust.lock",
+        "locust/locustfile.py",
         "wheels/kwiken-9.8.7-py3-none-any.whl",
         "monitoring/prometheus/prometheus.yml",
         "monitoring/prometheus/alerts.yml",

@@ -15,7 +15,7 @@ from kwiken.model.service.service import Service
 from kwiken.services.search import search
 
 ROOT = Path(__file__).resolve().parents[3]
-OTHERS = {"grafana", "jaeger", "prometheus"}
+OTHERS = {"grafana", "jaeger", "locust", "prometheus"}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +50,7 @@ def test_the_files_are_what_the_command_in_the_header_writes() -> None:
         service=search,
         target="kwiken.services.search:search",
         image="kwiken:local",
+        load_image="kwiken-locust:local",
         build=build,
         stages=stages,
     )
@@ -88,7 +89,10 @@ def test_the_image_does_not_run_as_root() -> None:
     text = (ROOT / "runtime" / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^USER 10001$", text, re.MULTILINE)
     assert text.rindex("USER 10001") > text.rindex("RUN ")
-    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"python:3.12-slim"}
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"build", "python:3.12-slim"}
+    assert len(re.findall(r"^USER 10001$", text, re.MULTILINE)) == len(
+        re.findall(r"^ENTRYPOINT", text, re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize(("name", "port"), [("gateway", 8080), ("lookup", 9000)])
