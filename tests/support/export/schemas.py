@@ -68,7 +68,7 @@ def faults_of_object(manifest: dict[str, Any]) -> list[str]:
 
 def _typed(value: Any, of: dict[str, Any], at: str) -> list[str]:
     known = _types()[of["namedType"]] if "namedType" in of else of
-    scalars = {"string": str, "numeric": (int, float), "boolean": bool}
+    scalars: dict[str, Any] = {"string": str, "numeric": (int, float), "boolean": bool}
     if known.get("scalar") == "untyped":
         return []
     if (kind := scalars.get(known.get("scalar", ""))) is not None:
