@@ -20,6 +20,7 @@ from kwiken.runtime.base.log_events import Event, about
 from kwiken.runtime.base.tracebacks import ExceptionRecorder
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.handler_errors import is_own, kind_and_message, log_handler_error
+from kwiken.runtime.wire.transport.msgpack_work import decodable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -193,7 +194,7 @@ class StageRunner:
             traceparent: trace context of the caller, as it was sent; None if the caller sent none.
         """
         try:
-            inputs = self._codec.inputs(body)
+            inputs = self._codec.inputs(await decodable(body))
         except InputError as error:
             return self._unfit(error, traceparent)
         try:
@@ -213,7 +214,7 @@ class StageRunner:
             items: sends an item to the caller, and waits until there is room for the next.
         """
         try:
-            inputs = self._codec.inputs(body)
+            inputs = self._codec.inputs(await decodable(body))
         except InputError as error:
             return self._unfit(error, traceparent)
         try:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from datetime import UTC
 from types import FrameType
 from typing import Any, Final
 
 import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.foreign.http_connection import HttpConnection
@@ -30,6 +32,7 @@ from kwiken.runtime.wire.frames.server import FrameServerLink
 from kwiken.runtime.wire.http_server.byte_budget import ByteBudget
 from kwiken.runtime.wire.transport.base import Call
 from kwiken.runtime.wire.transport.json_work import MAX_CONTAINERS, MAX_EXTREMES, excess_work
+from kwiken.runtime.wire.transport.msgpack_work import decodable
 from kwiken.runtime.wire.transport.peer_reader import SHARE, TURN_WORK, PeerReader
 from kwiken.runtime.wire.transport.wire import RequestReader
 from tests.support.services.http import service
@@ -212,6 +215,70 @@ def test_text_that_takes_a_decoder_long_is_refused_before(unit: bytes, most: int
         assert refused == (count >= most)
         with pytest.raises(InputError, match="is the most" if refused else "must be an object"):
             reader.read(text)
+
+
+MANY: Final = 20_000
+# Values whose bytes may be the beginning of lists: values, and the lists and maps in one of them.
+VALUES: Final[dict[str, tuple[bytes, int]]] = {
+    "lists": (b"\x90", 1),
+    "maps": (b"\x80", 1),
+    "long heads": (b"\xdd\0\0\0\0", 1),
+    "nested": (b"\x91\x91\x01", 2),
+    "text of one letter in its long form": (b"\xc5\0\x01\x90", 1),
+    "text of heads": (b"\xa3\x90\x90\x90", 0),
+    "bytes of heads": (b"\xc4\x02\x90\x90", 0),
+    "long text of heads": (b"\xd9\x20" + b"\x80" * 32, 0),
+    "numbers of heads": (b"\xcd\x90\x90", 0),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+async def test_messagepack_that_takes_long_is_refused_unread_and_counted_in_turns(name: str) -> None:
+    value, containers = VALUES[name]
+    body = value * (MANY // 2)
+    counted, turns = 0, []
+
+    def count(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal counted
+        del frame, arg
+        counted += event in {"call", "c_call"}
+
+    most = MANY // 2 * containers
+    whole = b"\x90" * (MANY - most) + body
+    tasks = [asyncio.ensure_future(decodable(whole, MANY - one)) for one in (0, 1) for _ in range(4)]
+    sys.setprofile(count)
+    try:
+        while not all(task.done() for task in tasks):
+            counted = 0
+            await asyncio.sleep(0)
+            turns.append(counted)
+    finally:
+        sys.setprofile(None)
+    assert [isinstance(task.exception(), InputError) for task in tasks] == [False] * 4 + [True] * 4
+    assert max(turns) <= MAX_CALLS
+    assert len(turns) > MANY // TURN_WORK
+
+
+LEAVES: Final = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats()
+TEXTS: Final = st.text(max_size=300) | st.binary(max_size=300) | st.datetimes(timezones=st.just(UTC))
+
+
+@given(
+    st.recursive(
+        LEAVES | TEXTS,
+        lambda inner: st.lists(inner, max_size=40) | st.dictionaries(TEXTS, inner, max_size=40),
+    )
+)
+async def test_lists_and_maps_are_counted_as_a_decoder_makes_them(value: Any) -> None:
+    def made(part: Any) -> int:
+        inner = [*part, *part.values()] if isinstance(part, dict) else part
+        return 1 + sum(map(made, inner)) if isinstance(part, dict | list) else 0
+
+    body = msgspec.msgpack.encode(value)
+    assert await decodable(body, made(value)) is body
+    if made(value):
+        with pytest.raises(InputError, match="lists and maps"):
+            await decodable(body, made(value) - 1)
 
 
 COMMON: Final = (

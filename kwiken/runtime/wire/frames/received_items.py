@@ -14,6 +14,7 @@ from kwiken.runtime.base.errors import HandlerError, LostError, OverloadError, U
 from kwiken.runtime.wire.frames.messages import AnswerFrame, StreamEnd
 from kwiken.runtime.wire.transport.base import Call, ItemStream
 from kwiken.runtime.wire.transport.call_bodies import MAX_KIND, MAX_MESSAGE, checked_load
+from kwiken.runtime.wire.transport.msgpack_work import decodable
 
 _END: Final = msgspec.msgpack.Decoder(StreamEnd)
 
@@ -130,7 +131,7 @@ class ReceivedItems(ItemStream):
         self._lent, self._size = self._size, 0
         self._connection.taken(self.answer.id)
         try:
-            return [self._decode(item) for item in items]
+            return [self._decode(await decodable(item)) for item in items]
         except InputError as error:
             self.cancel()
             reason = str(error).removeprefix(f"{error.where}: ")

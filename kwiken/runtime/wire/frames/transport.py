@@ -142,7 +142,7 @@ class FrameTransport:
             raise strange_answer(call.stage, replica, error) from error
         if call.stage in self._bodies.streams:
             return self._stream(ReceivedItems(link, call, answer), call, replica)
-        return self._bodies.reply(call.stage, replica, load, answer.data)
+        return await self._bodies.reply(call.stage, replica, load, answer.data)
 
     def _stream(self, items: ReceivedItems, call: Call, replica: Replica) -> Reply:
         """Reply with the first item of a stage that streams, or with the end of a stream without items."""

@@ -12,6 +12,7 @@ from kwiken.model.service.service import Service
 from kwiken.runtime.base.errors import HandlerError, LostError, UnfitError
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.msgpack_work import decodable
 
 CHECK_EVERY: Final = 32  # one in so many undecoded answers of a replica is decoded as a check
 MAX_ADDRESSES: Final = 65_536
@@ -99,12 +100,17 @@ class CallBodies:
         call.send(len(body))
         return body
 
-    def reply(self, stage: str, replica: Replica, load: ReplicaLoad, data: bytes) -> Reply:
+    async def reply(self, stage: str, replica: Replica, load: ReplicaLoad, data: bytes) -> Reply:
         """Decode a replica's answer.
 
         Raises:
             UnfitError: the answer does not have the stage's type.
+            HandlerError: the answer takes too long to decode.
         """
+        try:
+            await decodable(data)
+        except InputError as error:
+            raise HandlerError(stage, "ReplyTooLarge", f"replica {replica.id}: {error}") from error
         try:
             value = self._read(stage, replica.address, data)
         except InputError as error:

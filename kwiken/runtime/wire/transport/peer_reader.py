@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final, cast
+from collections.abc import Callable, Generator
+from typing import Final, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 TURN_WORK: Final = 2000  # items that all connections of a loop parse in one turn: about 4 ms
 SHARE: Final = 250  # items that one connection parses before the next one has its share
 BYTES_PER_ITEM: Final = 4096  # bytes that take about as long to copy as an item takes to be parsed
+
+
+T = TypeVar("T")
 
 
 class LoopTurn:
@@ -26,7 +30,7 @@ class LoopTurn:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._call_soon = loop.call_soon
-        self._waiting: deque[PeerReader] = deque()
+        self._waiting: deque[Callable[[], None]] = deque()
         self._next: asyncio.Handle | None = None
         self.left = TURN_WORK
 
@@ -36,9 +40,9 @@ class LoopTurn:
         if self._next is None and self.left < TURN_WORK // 2:
             self._next = self._call_soon(self._begin)
 
-    def wait(self, reader: PeerReader) -> None:
-        """Let a connection go on in one of the next turns, behind those that wait already."""
-        self._waiting.append(reader)
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call a function in one of the next turns, behind those that wait already."""
+        self._waiting.append(go_on)
         if self._next is None:
             self._next = self._call_soon(self._begin)
 
@@ -48,12 +52,47 @@ class LoopTurn:
         self.left = TURN_WORK
         waiting = self._waiting
         while waiting and self.left > 0:
-            waiting.popleft().go_on()
+            waiting.popleft()()
         if waiting and self._next is None:
             self._next = self._call_soon(self._begin)
 
 
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopTurn] = WeakKeyDictionary()
+
+
+def turn_of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
+    """Turn of an event loop, which all its connections share."""
+    turn = _TURNS.get(loop)
+    if turn is None:
+        turn = _TURNS[loop] = LoopTurn(loop)
+    return turn
+
+
+async def in_turns(shares: Generator[None, None, T]) -> T:
+    """Do work on bytes of a peer in turns with all connections; each step is worth `SHARE` items.
+
+    Returns:
+        Value that the generator returns.
+    """
+    loop = asyncio.get_running_loop()
+    turn = turn_of(loop)
+    done: asyncio.Future[T] = loop.create_future()
+
+    def go_on() -> None:
+        if done.done():  # cancelled
+            return
+        turn.spend(SHARE)
+        try:
+            next(shares)
+        except StopIteration as end:
+            done.set_result(end.value)
+        except Exception as error:  # noqa: BLE001 - it is raised where the work is awaited
+            done.set_exception(error)
+        else:
+            turn.wait(go_on)
+
+    turn.wait(go_on)
+    return await done
 
 
 class PeerReader(asyncio.Protocol):
@@ -66,10 +105,7 @@ class PeerReader(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        turn = _TURNS.get(loop)
-        if turn is None:
-            turn = _TURNS[loop] = LoopTurn(loop)
-        self._turn = turn
+        self._turn = turn_of(loop)
         self._late: deque[bytes] | None = None  # bytes that wait for their turn; None if none wait
         self._wanted = True
         self.has_more = False
@@ -111,7 +147,7 @@ class PeerReader(asyncio.Protocol):
         if self._transport is not None:
             self._late = deque(() if on_time else (data,))
             self._set_reading()
-            self._turn.wait(self)
+            self._turn.wait(self.go_on)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop; what came before is parsed before the connection ends."""
@@ -126,7 +162,7 @@ class PeerReader(asyncio.Protocol):
         if late is None:  # it was cut
             return
         if self._share(late.popleft() if late else b"") or late:
-            self._turn.wait(self)
+            self._turn.wait(self.go_on)
             return
         self._late = None
         if self._transport is None:
