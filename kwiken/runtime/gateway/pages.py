@@ -18,7 +18,9 @@ from kwiken.runtime.gateway.live_page.merged import merged_view
 from kwiken.runtime.gateway.live_page.page import LivePage
 from kwiken.runtime.metrics.page import METRICS_PATH, MetricsPage
 from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.msgpack_work import decodable
 
+MAX_LISTS: Final = 1_000_000  # in the metrics of a sibling: a stage takes about 150
 MAX_DIGITS: Final = 15  # of a number in a query
 
 
@@ -72,7 +74,7 @@ class Pages:
         if not self._control.siblings.any or is_alone(query):
             return own
         answers = await self._control.siblings.ask("/v1/live", samples_after=str(after))
-        others, silent = answers.documents(own["service"])
+        others, silent = answers.documents(own["service"], lambda one: merged_view(own, [one]))
         return merged_view(own, others) | {"gateways_silent": silent}
 
     async def metrics(self, request: web.BaseRequest) -> web.Response:
@@ -91,17 +93,17 @@ class Pages:
         if siblings.any and not alone:
             own = await self._metrics.families()
             answers = await siblings.ask(METRICS_PATH, accept=wire.MSGPACK)
-            families = by_gateway({self._name: own, **_readable(answers)})
+            families = by_gateway({self._name: own, **await _readable(answers)})
         body, headers = await self._metrics.text(accept, request.headers.get("Accept-Encoding", ""), families)
         return web.Response(body=body, headers=headers)
 
 
-def _readable(answers: SiblingAnswers) -> dict[str, list[Family]]:
+async def _readable(answers: SiblingAnswers) -> dict[str, list[Family]]:
     """Metrics of the siblings, by name; those that cannot be read are left out."""
     found: dict[str, list[Family]] = {}
     for name, body in answers.named():
-        with contextlib.suppress(msgspec.MsgspecError):
-            found[name] = families_from_bytes(body)
+        with contextlib.suppress(msgspec.MsgspecError, InputError):
+            found[name] = families_from_bytes(await decodable(body, MAX_LISTS))
     return found
 
 

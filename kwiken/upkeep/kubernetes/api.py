@@ -14,7 +14,6 @@ import msgspec
 
 from kwiken.base.errors import InputError, KwikenError
 from kwiken.base.machine.files import read_file
-from kwiken.runtime.gateway.control.siblings import whole_body
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TIMEOUT_S: Final = 10.0  # of one request
@@ -195,7 +194,7 @@ class KubernetesApi:
             async with self._session.request(
                 method, self._address.url + path, params=query, data=data, headers=headers
             ) as response:
-                text = await whole_body(response, MAX_ANSWER)
+                text = await _whole_body(response, MAX_ANSWER)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise KubernetesError(f"{method} {path}: no answer: {error or type(error).__name__}") from error
         try:
@@ -206,6 +205,16 @@ class KubernetesApi:
         except (msgspec.MsgspecError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise KubernetesError(f"{method} {path}: answered {response.status} without JSON") from error
         raise KubernetesError(f"{method} {path}: {reason}")
+
+
+async def _whole_body(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    """Body of an answer; raises ValueError if it has more than so many bytes."""
+    body = bytearray()
+    async for part in answer.content.iter_any():
+        body += part
+        if len(body) > most:
+            raise ValueError(f"the answer is longer than {most} bytes")
+    return bytes(body)
 
 
 def _token(file: Path) -> str:

@@ -7,8 +7,10 @@ import contextlib
 import json
 import random
 from collections.abc import AsyncIterator, Sequence
+from typing import Final
 
 import aiohttp
+import pytest
 from aiohttp import web
 
 from kwiken.model.plan.plan import Budgets, Costs, Plan
@@ -17,7 +19,7 @@ from kwiken.runtime.decisions.ledger.shared_budget import SharedBudget
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.control.exchange import Exchange
 from kwiken.runtime.gateway.control.plan_in_force import PlanInForce
-from kwiken.runtime.gateway.control.siblings import SiblingAnswers, Siblings
+from kwiken.runtime.gateway.control.siblings import INSTANCE, SiblingAnswers, Siblings
 from kwiken.runtime.gateway.server import Gateway
 from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
@@ -142,9 +144,54 @@ async def test_what_is_no_gateway_of_the_service_is_named_and_not_added() -> Non
         await runner.cleanup()
 
 
+STRANGE: Final = {
+    "no JSON": b"\x00",
+    "half": b'{"service": "single", "requests": ',
+    "lists": b'{"service": "single", "x": [' + b"[]," * 300_000 + b"0]}",
+    "depth": b'{"service": "single", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "extremes": b'{"service": "single", "x": [' + b"1e308," * 5000 + b"0]}",
+    "a list": b"[]",
+    "no figures": b'{"service": "single"}',
+    "other figures": b'{"service": "single", "requests": "many", "stages": [], "recent": 1}',
+    "families": b"\xdd\x00\x1e\x84\x80" + b"\x90" * 2_000_000,
+    "another service": b'{"service": "' + b"s" * 100_000 + b'"}',
+}
+
+
+@pytest.mark.parametrize("kind", STRANGE)
+async def test_whatever_answers_as_a_sibling_the_others_are_told_of(kind: str) -> None:
+    async def stranger(request: web.Request) -> web.Response:
+        del request
+        return web.Response(
+            body=STRANGE[kind].replace(b"single", service.name.encode()), headers={INSTANCE: "x"}
+        )
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", stranger)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert isinstance(site._server, asyncio.Server)
+    url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+    try:
+        async with gateways(1, lost=[url]) as (first,):
+            await ask(first, 2)
+            for path in ("/v1/status", "/v1/live"):
+                code, body = await say("GET", first.url + path)
+                assert (code, len(body) < 100_000) == (200, True), body[:300]
+                told = json.loads(body)
+                assert len(told["gateways_silent"]) == 1
+                assert told.get("status", told)["requests"] == 2
+            assert (await say("GET", first.url + "/metrics"))[0] == 200
+            assert (await say("PUT", first.url + "/v1/plan", _plan()))[0] == 200
+    finally:
+        await runner.cleanup()
+
+
 def test_a_gateway_of_another_service_is_named() -> None:
     answers = SiblingAnswers([b'{"service":"a"}', b'{"service":"b"}'], ["gateway-1", ""], ["x: gone"])
-    found, silent = answers.documents("a")
+    found, silent = answers.documents("a", str)
     assert found == [{"service": "a"}]
     assert silent == ["x: gone", "a gateway: serves 'b', not 'a'"]
 

@@ -22,6 +22,7 @@ from kwiken.runtime.wire.foreign.http_connection import (
     HttpReply,
     NoConnectionError,
     UnreadReplyError,
+    request_bytes,
 )
 from kwiken.runtime.wire.tls.clients import ClientTls
 from kwiken.runtime.wire.transport import wire
@@ -149,10 +150,8 @@ class ControlClient:
             raise InputError("the token must be one line", where=self.url)
         data = msgspec.json.encode(body) if body is not msgspec.UNSET else b""
         named = {"host": self._name, "authorization": f"Bearer {token}", "content-type": wire.JSON, **headers}
-        named |= {"accept-encoding": "identity", "connection": "close", "content-length": str(len(data))}
-        head = "".join(f"{name}: {value}\r\n" for name, value in named.items())
         try:
-            request = f"{method} {self._path}{path} HTTP/1.1\r\n{head}\r\n".encode("ascii") + data
+            request = request_bytes(method, self._path + path, named | {"connection": "close"}, data)
             async with asyncio.timeout(REQUEST_S):
                 answer = await self._exchange(request)
         except (OSError, ValueError, BrokenReplyError, NoConnectionError, UnreadReplyError) as error:

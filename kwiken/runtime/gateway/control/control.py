@@ -210,7 +210,7 @@ class Control:
         if not self.siblings.any or is_alone(request.rel_url.query):
             return own
         answers = await self.siblings.ask("/v1/status")
-        others, silent = answers.documents(self._service.name)
+        others, silent = answers.documents(self._service.name, lambda one: merged_status([own, one], []))
         return merged_status([own, *others], silent)
 
     def steered(self) -> dict[str, Any]:

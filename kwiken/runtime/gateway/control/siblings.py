@@ -10,18 +10,27 @@ import asyncio
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from kwiken.runtime.gateway.control.failed_connections import explained
+from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
+from kwiken.runtime.wire.foreign.http_connection import NoConnectionError, UnreadReplyError, request_bytes
+from kwiken.runtime.wire.foreign.http_pool import Pool
 from kwiken.runtime.wire.tls.certificates import Certificates
+from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.json_work import excess_work
 
 ALONE: Final = "alone"  # query of a request that a sibling sends
 INSTANCE: Final = "kw-gateway-instance"  # header by which a gateway recognises itself among the addresses
 GATEWAY_NAME: Final = "kw-gateway"  # header with the name of the gateway that answers
 TIMEOUT_S: Final = 2.0
+IDLE_S: Final = 10.0  # for which a connection is kept, longer than the rounds of the exchange are apart
 MAX_ANSWER: Final = 64 << 20  # bytes
+MAX_NAME: Final = 200  # characters of another service's name in a message
+MAX_REASON: Final = 500  # characters
+OK: Final = 200
 
 
 class SiblingAnswers(NamedTuple):
@@ -41,19 +50,41 @@ class SiblingAnswers(NamedTuple):
         """Name of each gateway that answered, and the body of its answer."""
         return zip(self.names, self.bodies, strict=True)
 
-    def documents(self, service: str) -> tuple[list[dict[str, Any]], list[str]]:
+    def documents(
+        self, service: str, merge: Callable[[dict[str, Any]], object]
+    ) -> tuple[list[dict[str, Any]], list[str]]:
         """Answers in JSON of the gateways of a service, and those that told nothing of it, with the reason.
 
         Args:
             service: name of the service; a gateway of another one must not be added to these.
+            merge: adds an answer to the own one, as a trial: a gateway of another version may have others.
         """
         found, silent = [], list(self.silent)
         for name, body in self.named():
-            document = msgspec.json.decode(body, type=dict[str, Any])
-            if document.get("service") == service:
-                found.append(document)
+            try:
+                if (excess := excess_work(body)) is not None:
+                    raise ValueError(excess)  # noqa: TRY301 - reported like the decoder's own
+                document = msgspec.json.decode(body, type=dict[str, Any])
+                if (other := document.get("service")) != service:
+                    raise ValueError(f"serves {repr(other)[:MAX_NAME]}, not {service!r}")  # noqa: TRY301
+                merge(document)
+            except (
+                msgspec.MsgspecError,
+                ArithmeticError,
+                AttributeError,
+                LookupError,
+                RecursionError,
+                TypeError,
+                ValueError,
+            ) as error:
+                reason = (
+                    str(error)
+                    if isinstance(error, ValueError | msgspec.MsgspecError)
+                    else f"has other figures: {error!r}"
+                )
+                silent.append(f"{name or 'a gateway'}: {reason[:MAX_REASON]}")
             else:
-                silent.append(f"{name or 'a gateway'}: serves {document.get('service')!r}, not {service!r}")
+                found.append(document)
         return found, silent
 
 
@@ -73,15 +104,15 @@ class Siblings:
         self._tls = tls
         self._headers: dict[str, str] = {}
         self.take_token(token)
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: Pool | None = None
         self.instance = secrets.token_hex(8)
 
     def take_token(self, token: str | None) -> None:
         """Send another token from now on; None for none."""
         # Under this name a gateway answers whatever its rules on host names are.
-        self._headers = {"Host": "localhost"}
+        self._headers = {"host": "localhost", "content-type": wire.JSON}
         if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
+            self._headers["authorization"] = f"Bearer {token}"
 
     @property
     def any(self) -> bool:
@@ -107,7 +138,7 @@ class Siblings:
         addresses = list(dict.fromkeys(self._addresses()))
         found = await asyncio.gather(
             *(
-                self._one(url + path, method, body, query | {ALONE: "1"}, {"Accept": accept})
+                self._one(url, method, f"{path}?{urlencode(query | {ALONE: '1'})}", body or b"", accept)
                 for url in addresses
             )
         )
@@ -123,52 +154,34 @@ class Siblings:
         )
 
     async def _one(
-        self, url: str, method: str, body: bytes | None, query: dict[str, str], headers: dict[str, str]
+        self, url: str, method: str, target: str, body: bytes, accept: str
     ) -> tuple[str, bytes] | str | None:
         """Gateway and body of an answer, the reason why there is none, or None for this gateway itself."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        if self._pool is None:
+            tls = self._tls
+            context = None if tls is None else lambda: tls.peer
+            self._pool = Pool(max_body=MAX_ANSWER, idle_s=IDLE_S, tls=context)
+        parts = urlsplit(url)
         try:
-            async with self._session.request(
-                method,
-                url,
-                params=query,
-                data=body,
-                headers=self._headers | headers,
-                ssl=self._tls.peer if self._tls is not None else True,
-            ) as answer:
-                if answer.headers.get(INSTANCE) == self.instance:
-                    return None
-                if INSTANCE not in answer.headers:
-                    return f"answered {answer.status}, and is no gateway of kwiken"
-                text = await whole_body(answer, MAX_ANSWER)
-                if not answer.ok:
-                    return f"answered {answer.status}"
-                return answer.headers.get(GATEWAY_NAME, ""), text
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            return explained(url, error, cure=False)
+            request = request_bytes(method, parts.path + target, {**self._headers, "accept": accept}, body)
+            place = parts.hostname or "", parts.port or (443 if self._tls is not None else 80)
+            async with asyncio.timeout(TIMEOUT_S):
+                answer = await self._pool.exchange(place, request)
+        except (BrokenReplyError, NoConnectionError, UnreadReplyError, TimeoutError, ValueError) as error:
+            cause = error.__cause__
+            return explained(url, cause if isinstance(cause, OSError) else error, cure=False)
+        if answer.headers.get(INSTANCE) == self.instance:
+            return None
+        if INSTANCE not in answer.headers:
+            return f"answered {answer.status}, and is no gateway of kwiken"
+        if answer.status != OK:
+            return f"answered {answer.status}"
+        return answer.headers.get(GATEWAY_NAME, ""), answer.body
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
-
-
-async def whole_body(answer: aiohttp.ClientResponse, most: int) -> bytes:
-    """Body of an answer to its end.
-
-    Args:
-        most: length of the longest body that is read, bytes.
-
-    Raises:
-        ValueError: it is longer.
-    """
-    body = bytearray()
-    async for part in answer.content.iter_any():
-        body += part
-        if len(body) > most:
-            raise ValueError(f"the answer is longer than {most} bytes")
-    return bytes(body)
+        if self._pool is not None:
+            await self._pool.close()
 
 
 NO_SIBLINGS: Final = Siblings(lambda: (), None)

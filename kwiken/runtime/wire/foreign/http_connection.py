@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from kwiken.runtime.base.errors import OverloadError
@@ -72,6 +72,17 @@ class HttpReply(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
+    """Request of HTTP/1.1 whose answer is wanted as it is, without compression.
+
+    Raises:
+        UnicodeEncodeError: the target or a header is not ASCII.
+    """
+    all_headers = {**headers, "accept-encoding": "identity", "content-length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in all_headers.items())
+    return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("ascii") + body
 
 
 class HttpConnection(PeerReader):

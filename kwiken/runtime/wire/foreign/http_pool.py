@@ -6,13 +6,13 @@ A general HTTP client costs more for one call than everything else that the gate
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from kwiken.runtime.wire.foreign.http_connection import HttpConnection, HttpReply, Moments, NoConnectionError
-from kwiken.runtime.wire.tls.outside import OutsideTls
 
 CONNECT_S: Final = 1.0
 
@@ -24,7 +24,8 @@ class Pool:
         max_body: longest body of a response, bytes; a longer one is an error.
         idle_s: seconds for which a connection is kept without use; shorter than the server keeps it.
         now: monotonic clock, seconds.
-        tls: certificates for connections over TLS; None for connections without.
+        tls: function that returns the context of the next connection over TLS; None for connections without.
+        tls_name: host name that certificates must hold; None for the host that is called.
     """
 
     def __init__(
@@ -33,9 +34,11 @@ class Pool:
         max_body: int,
         idle_s: float,
         now: Callable[[], float] = time.monotonic,
-        tls: OutsideTls | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        tls_name: str | None = None,
     ) -> None:
         self._tls = tls
+        self._tls_name = tls_name
         self._max_body = max_body
         self._idle_s = idle_s
         self._now = now
@@ -88,8 +91,8 @@ class Pool:
                     _, connection = await self._loop.create_connection(
                         self._new,
                         *place,
-                        ssl=self._tls.client,
-                        server_hostname=self._tls.name or place[0],
+                        ssl=self._tls(),
+                        server_hostname=self._tls_name or place[0],
                     )
         except TimeoutError:
             raise NoConnectionError(f"no connection within {CONNECT_S:g} s") from None

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -111,7 +112,8 @@ class ForeignTransport:
         await self._opened.aclose()
 
     def _pool(self, tls: OutsideTls | None) -> Pool:
-        return Pool(max_body=self._max_body, idle_s=IDLE_S, now=self._now, tls=tls)
+        pool = partial(Pool, max_body=self._max_body, idle_s=IDLE_S, now=self._now)
+        return pool() if tls is None else pool(tls=lambda: tls.client, tls_name=tls.name)
 
     def _caller(self, stage: Stage, pool: Pool, tls: OutsideTls | None) -> Caller:
         if isinstance(stage.remote_call, HttpCall):
