@@ -6,6 +6,8 @@ and an attribute that spans have too has the spans' name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kwiken.otel.metrics.model import Metric, MetricKind
@@ -24,516 +26,245 @@ REPLICAS: list[Metric] = []
 BOTH: list[Metric] = []
 
 
-def _add(
-    home: list[Metric],
-    name: str,
-    kind: MetricKind,
-    unit: str,
-    *,
-    labels: tuple[str, ...] = (),
-    help: str,  # noqa: A002 - the name of a part of `Metric`
-    question: str,
-) -> Metric:
-    """Add a metric to a list; see `Metric` for its parts."""
-    metric = Metric(name=name, kind=kind, unit=unit, labels=labels, help=help, question=question)
-    home.append(metric)
-    return metric
+def _listed(
+    home: list[Metric], name: str, kind: MetricKind, unit: str, *labels: str
+) -> Callable[[str, str], Metric]:
+    """Function that makes a metric of its help and its question, and adds it to a list; see `Metric`."""
 
+    def listed(text: str, question: str) -> Metric:
+        home.append(Metric(name=name, kind=kind, unit=unit, labels=labels, help=text, question=question))
+        return home[-1]
+
+    return listed
+
+
+_gateway, _replica, _process = partial(_listed, GATEWAY), partial(_listed, REPLICAS), partial(_listed, BOTH)
 
 # Requests, at the gateway.
 
-REQUEST_DURATION = _add(
-    GATEWAY,
-    "kw.request.duration",
-    MetricKind.HISTOGRAM,
-    "s",
-    labels=(OUTCOME,),
-    help="Time of admitted requests, to the first item of a stream: "
+REQUEST_DURATION = _gateway("kw.request.duration", MetricKind.HISTOGRAM, "s", OUTCOME)(
+    "Time of admitted requests, to the first item of a stream: "
     "answered, failed, deadline, full or cancelled.",
-    question="How slow are requests, and how many end well?",
+    "How slow are requests, and how many end well?",
 )
-REQUESTS_SHED = _add(
-    GATEWAY,
-    "kw.requests.shed",
-    MetricKind.COUNTER,
-    "{request}",
-    labels=("kw.priority",),
-    help="Requests turned away before any work, by priority.",
-    question="Is there overload, and whom does it hit?",
+REQUESTS_SHED = _gateway("kw.requests.shed", MetricKind.COUNTER, "{request}", "kw.priority")(
+    "Requests turned away before any work, by priority.", "Is there overload, and whom does it hit?"
 )
-REQUESTS_ACTIVE = _add(
-    GATEWAY,
-    "kw.requests.active",
-    MetricKind.UP_DOWN_COUNTER,
-    "{request}",
-    help="Requests that were admitted and are not done.",
-    question="How many requests are inside?",
+REQUESTS_ACTIVE = _gateway("kw.requests.active", MetricKind.UP_DOWN_COUNTER, "{request}")(
+    "Requests that were admitted and are not done.", "How many requests are inside?"
 )
-REQUESTS_ROOM = _add(
-    GATEWAY,
-    "kw.requests.room",
-    MetricKind.GAUGE,
-    "{request}",
-    help="Concurrent requests that the gateway and its replicas are known to bear.",
-    question="How far is the limit?",
+REQUESTS_ROOM = _gateway("kw.requests.room", MetricKind.GAUGE, "{request}")(
+    "Concurrent requests that the gateway and its replicas are known to bear.", "How far is the limit?"
 )
-LOAD = _add(
-    GATEWAY,
-    "kw.load",
-    MetricKind.GAUGE,
-    "1",
-    help="Load from 0 to 1 by which requests are shed and copies withheld.",
-    question="Will copies stop (from 0.5) or requests be shed (from 0.85)?",
+LOAD = _gateway("kw.load", MetricKind.GAUGE, "1")(
+    "Load from 0 to 1 by which requests are shed and copies withheld.",
+    "Will copies stop (from 0.5) or requests be shed (from 0.85)?",
 )
-LINES_LIMIT = _add(
-    GATEWAY,
-    "kw.lines.limit",
-    MetricKind.GAUGE,
-    "{request}",
-    help="Requests that run at once before others wait in their lines; missing until it is known.",
-    question="How much work at once do the replicas bear?",
+LINES_LIMIT = _gateway("kw.lines.limit", MetricKind.GAUGE, "{request}")(
+    "Requests that run at once before others wait in their lines; missing until it is known.",
+    "How much work at once do the replicas bear?",
 )
-LINE_WAITING = _add(
-    GATEWAY,
-    "kw.line.waiting",
-    MetricKind.UP_DOWN_COUNTER,
-    "{request}",
-    labels=("kw.kind",),
-    help="Requests that wait in the line of their kind.",
-    question="Which kind of requests waits?",
+LINE_WAITING = _gateway("kw.line.waiting", MetricKind.UP_DOWN_COUNTER, "{request}", "kw.kind")(
+    "Requests that wait in the line of their kind.", "Which kind of requests waits?"
 )
-LINE_WAIT = _add(
-    GATEWAY,
-    "kw.line.wait",
-    MetricKind.HISTOGRAM,
-    "s",
-    labels=("kw.kind",),
-    help="Time that started requests waited in the line of their kind.",
-    question="How long does each kind wait?",
+LINE_WAIT = _gateway("kw.line.wait", MetricKind.HISTOGRAM, "s", "kw.kind")(
+    "Time that started requests waited in the line of their kind.", "How long does each kind wait?"
 )
-LINE_TURNED_AWAY = _add(
-    GATEWAY,
-    "kw.line.turned_away",
-    MetricKind.COUNTER,
-    "{request}",
-    labels=("kw.kind",),
-    help="Requests turned away because they had waited too long in the line of their kind.",
-    question="Which kind waits in vain?",
+LINE_TURNED_AWAY = _gateway("kw.line.turned_away", MetricKind.COUNTER, "{request}", "kw.kind")(
+    "Requests turned away because they had waited too long in the line of their kind.",
+    "Which kind waits in vain?",
 )
-LINE_SERVICE = _add(
-    GATEWAY,
-    "kw.line.service_time",
-    MetricKind.GAUGE,
-    "s",
-    labels=("kw.kind",),
-    help="Time that a request of a kind takes where it meets no others, as learned.",
-    question="Which kinds are heavy?",
+LINE_SERVICE = _gateway("kw.line.service_time", MetricKind.GAUGE, "s", "kw.kind")(
+    "Time that a request of a kind takes where it meets no others, as learned.", "Which kinds are heavy?"
 )
-REQUESTS_CONTROL = _add(
-    GATEWAY,
-    "kw.requests.control",
-    MetricKind.COUNTER,
-    "{request}",
-    help="Requests of the control share, which the plan does not touch.",
-    question="Are there enough requests that show latency without the plan?",
+REQUESTS_CONTROL = _gateway("kw.requests.control", MetricKind.COUNTER, "{request}")(
+    "Requests of the control share, which the plan does not touch.",
+    "Are there enough requests that show latency without the plan?",
 )
-REQUESTS_PARTIAL = _add(
-    GATEWAY,
-    "kw.requests.partial",
-    MetricKind.COUNTER,
-    "{request}",
-    help="Requests that were answered without some of their parts.",
-    question="What share of the answers is partial?",
+REQUESTS_PARTIAL = _gateway("kw.requests.partial", MetricKind.COUNTER, "{request}")(
+    "Requests that were answered without some of their parts.", "What share of the answers is partial?"
 )
-UTILITY_LOST = _add(
-    GATEWAY,
-    "kw.utility.lost",
-    MetricKind.COUNTER,
-    "{answer}",
-    labels=("kw.cause",),
-    help="Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
-    question="What do partial answers cost the users?",
+UTILITY_LOST = _gateway("kw.utility.lost", MetricKind.COUNTER, "{answer}", "kw.cause")(
+    "Utility that partial answers lacked, in whole answers: chosen by a stop rule, or by failures.",
+    "What do partial answers cost the users?",
 )
-LOOP_LAG = _add(
-    GATEWAY,
-    "kw.event_loop.lag",
-    MetricKind.HISTOGRAM,
-    "s",
-    help="Delay of a timer that is due every 20 ms.",
-    question="Does the gateway's own event loop make requests wait?",
+LOOP_LAG = _gateway("kw.event_loop.lag", MetricKind.HISTOGRAM, "s")(
+    "Delay of a timer that is due every 20 ms.", "Does the gateway's own event loop make requests wait?"
 )
-CERTIFICATE_VALIDITY = _add(
-    GATEWAY,
-    "kw.tls.certificate.validity",
-    MetricKind.GAUGE,
-    "s",
-    help="Time until the gateway's certificate expires, below 0 if it has expired; none without TLS.",
-    question="Must a certificate be renewed?",
+CERTIFICATE_VALIDITY = _gateway("kw.tls.certificate.validity", MetricKind.GAUGE, "s")(
+    "Time until the gateway's certificate expires, below 0 if it has expired; none without TLS.",
+    "Must a certificate be renewed?",
 )
-
-HTTP_DURATION = _add(
-    GATEWAY,
+HTTP_DURATION = _gateway(
     "http.server.request.duration",
     MetricKind.HISTOGRAM,
     "s",
-    labels=("http.request.method", "http.route", "http.response.status_code", "url.scheme"),
-    help="Time of HTTP requests of the service's route, with reading and writing.",
-    question="What do callers get, and how fast?",
+    "http.request.method",
+    "http.route",
+    "http.response.status_code",
+    "url.scheme",
+)(
+    "Time of HTTP requests of the service's route, with reading and writing.",
+    "What do callers get, and how fast?",
 )
-HTTP_ACTIVE = _add(
-    GATEWAY,
+HTTP_ACTIVE = _gateway(
     "http.server.active_requests",
     MetricKind.UP_DOWN_COUNTER,
     "{request}",
-    labels=("http.request.method", "url.scheme"),
-    help="HTTP requests of the service's route that are not answered.",
-    question="How many requests does the gateway hold?",
-)
+    "http.request.method",
+    "url.scheme",
+)("HTTP requests of the service's route that are not answered.", "How many requests does the gateway hold?")
 
 # Stages and attempts, at the gateway.
 
-CALL_DURATION = _add(
-    GATEWAY,
-    "kw.stage.call.duration",
-    MetricKind.HISTOGRAM,
-    "s",
-    labels=(STAGE,),
-    help="Time of answered calls from the first attempt to the winner's answer, or its first item.",
-    question="Which stage is slow?",
+CALL_DURATION = _gateway("kw.stage.call.duration", MetricKind.HISTOGRAM, "s", STAGE)(
+    "Time of answered calls from the first attempt to the winner's answer, or its first item.",
+    "Which stage is slow?",
 )
-CALLS_FAILED = _add(
-    GATEWAY,
-    "kw.stage.calls.failed",
-    MetricKind.COUNTER,
-    "{call}",
-    labels=(STAGE,),
-    help="Calls that no attempt answered.",
-    question="Which stage fails?",
+CALLS_FAILED = _gateway("kw.stage.calls.failed", MetricKind.COUNTER, "{call}", STAGE)(
+    "Calls that no attempt answered.", "Which stage fails?"
 )
-ATTEMPTS = _add(
-    GATEWAY,
-    "kw.stage.attempts",
-    MetricKind.COUNTER,
-    "{attempt}",
-    labels=(STAGE, KIND, OUTCOME),
-    help="Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
-    question="How often do copies win, and what are they sent for?",
+ATTEMPTS = _gateway("kw.stage.attempts", MetricKind.COUNTER, "{attempt}", STAGE, KIND, OUTCOME)(
+    "Ended attempts: primary, reissue, catch_up or retry; won, lost, cancelled or failed.",
+    "How often do copies win, and what are they sent for?",
 )
-STAGE_CPU = _add(
-    GATEWAY,
-    "kw.stage.cpu.time",
-    MetricKind.COUNTER,
-    "s",
-    labels=(STAGE,),
-    help="CPU time that replicas reported with their answers.",
-    question="What work does a stage do for these requests?",
+STAGE_CPU = _gateway("kw.stage.cpu.time", MetricKind.COUNTER, "s", STAGE)(
+    "CPU time that replicas reported with their answers.", "What work does a stage do for these requests?"
 )
-STOPS = _add(
-    GATEWAY,
-    "kw.stage.stops",
-    MetricKind.COUNTER,
-    "{answer}",
-    labels=(STAGE, "kw.stopped"),
-    help="Fan-outs that the stop rule would end, by whether the utility budget let them end.",
-    question="How often is an answer given without its last shards?",
+STOPS = _gateway("kw.stage.stops", MetricKind.COUNTER, "{answer}", STAGE, "kw.stopped")(
+    "Fan-outs that the stop rule would end, by whether the utility budget let them end.",
+    "How often is an answer given without its last shards?",
 )
-LATE_CALLS = _add(
-    GATEWAY,
-    "kw.stage.calls.late",
-    MetricKind.COUNTER,
-    "{call}",
-    labels=(STAGE,),
-    help="Calls of late requests that got threads or priority.",
-    question="How often does catch-up help?",
+LATE_CALLS = _gateway("kw.stage.calls.late", MetricKind.COUNTER, "{call}", STAGE)(
+    "Calls of late requests that got threads or priority.", "How often does catch-up help?"
 )
-STAGE_INFO = _add(
-    GATEWAY,
-    "kw.stage",
-    MetricKind.INFO,
-    "",
-    labels=(SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"),
-    help="Stages of the service: parents, number of shards, and whether a call may run twice.",
-    question="What does the service consist of?",
+STAGE_INFO = _gateway(
+    "kw.stage", MetricKind.INFO, "", SERVICE, STAGE, "kw.after", "kw.fanout", "kw.idempotent", "kw.threads"
+)(
+    "Stages of the service: parents, number of shards, and whether a call may run twice.",
+    "What does the service consist of?",
 )
 
 # Budgets, at the gateway.
 
-COPIES_GRANTED = _add(
-    GATEWAY,
-    "kw.copies.granted",
-    MetricKind.COUNTER,
-    "{copy}",
-    labels=(STAGE, LEVER),
-    help="Copies that a budget paid for, by lever (reissue, catch_up).",
-    question="Where do copies go?",
+COPIES_GRANTED = _gateway("kw.copies.granted", MetricKind.COUNTER, "{copy}", STAGE, LEVER)(
+    "Copies that a budget paid for, by lever (reissue, catch_up).", "Where do copies go?"
 )
-COPIES_DENIED = _add(
-    GATEWAY,
-    "kw.copies.denied",
-    MetricKind.COUNTER,
-    "{copy}",
-    labels=(STAGE, REASON),
-    help="Copies that were due and not sent, by the bound that denied them, or no_replica.",
-    question="Why do slow calls get no copy?",
+COPIES_DENIED = _gateway("kw.copies.denied", MetricKind.COUNTER, "{copy}", STAGE, REASON)(
+    "Copies that were due and not sent, by the bound that denied them, or no_replica.",
+    "Why do slow calls get no copy?",
 )
-COPIES_PUT_OFF = _add(
-    GATEWAY,
-    "kw.copies.put_off",
-    MetricKind.COUNTER,
-    "{call}",
-    labels=(STAGE,),
-    help="Calls whose copy was due and waited, because calls of all stages took longer than usual.",
-    question="Do requests wait for something that all replicas share, a processor say?",
+COPIES_PUT_OFF = _gateway("kw.copies.put_off", MetricKind.COUNTER, "{call}", STAGE)(
+    "Calls whose copy was due and waited, because calls of all stages took longer than usual.",
+    "Do requests wait for something that all replicas share, a processor say?",
 )
-RETRIES_DENIED = _add(
-    GATEWAY,
-    "kw.retries.denied",
-    MetricKind.COUNTER,
-    "{retry}",
-    labels=(STAGE,),
-    help="Retries that the stage's retry account did not pay for.",
-    question="Is a stage so broken that retries stop?",
+RETRIES_DENIED = _gateway("kw.retries.denied", MetricKind.COUNTER, "{retry}", STAGE)(
+    "Retries that the stage's retry account did not pay for.", "Is a stage so broken that retries stop?"
 )
-BUDGET_DENIED = _add(
-    GATEWAY,
-    "kw.budget.denied",
-    MetricKind.COUNTER,
-    "{denial}",
-    labels=(LEVER, REASON),
-    help="Spends that a lever's account denied, by bound.",
-    question="Which budget is too small, or which bound too tight?",
+BUDGET_DENIED = _gateway("kw.budget.denied", MetricKind.COUNTER, "{denial}", LEVER, REASON)(
+    "Spends that a lever's account denied, by bound.", "Which budget is too small, or which bound too tight?"
 )
-BUDGET_WORK = _add(
-    GATEWAY,
-    "kw.budget.work",
-    MetricKind.COUNTER,
-    "{request}",
-    labels=(LEVER,),
-    help="Work that a lever's budget is a share of, in requests.",
-    question="What is a budget counted against?",
+BUDGET_WORK = _gateway("kw.budget.work", MetricKind.COUNTER, "{request}", LEVER)(
+    "Work that a lever's budget is a share of, in requests.", "What is a budget counted against?"
 )
-BUDGET_EARNED = _add(
-    GATEWAY,
-    "kw.budget.earned",
-    MetricKind.COUNTER,
-    "{request}",
-    labels=(LEVER,),
-    help="Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
-    question="How much may be spent?",
+BUDGET_EARNED = _gateway("kw.budget.earned", MetricKind.COUNTER, "{request}", LEVER)(
+    "Budget that successes earned, in requests' cost (reissue, catch_up) or answers (utility).",
+    "How much may be spent?",
 )
-BUDGET_SPENT = _add(
-    GATEWAY,
-    "kw.budget.spent",
-    MetricKind.COUNTER,
-    "{request}",
-    labels=(LEVER,),
-    help="Budget spent, in the unit of the earnings.",
-    question="What does a lever cost?",
+BUDGET_SPENT = _gateway("kw.budget.spent", MetricKind.COUNTER, "{request}", LEVER)(
+    "Budget spent, in the unit of the earnings.", "What does a lever cost?"
 )
-BUDGET_LEFT = _add(
-    GATEWAY,
-    "kw.budget.left",
-    MetricKind.GAUGE,
-    "{request}",
-    labels=(LEVER,),
-    help="Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
-    question="Is a budget exhausted?",
+BUDGET_LEFT = _gateway("kw.budget.left", MetricKind.GAUGE, "{request}", LEVER)(
+    "Budget that the horizon leaves, in the unit of the earnings; negative after forced spends.",
+    "Is a budget exhausted?",
 )
-BUDGET_FRACTION = _add(
-    GATEWAY,
-    "kw.budget.fraction",
-    MetricKind.GAUGE,
-    "1",
-    labels=(LEVER,),
-    help="Share of the work that the plan in force lets a lever spend.",
-    question="What was granted?",
+BUDGET_FRACTION = _gateway("kw.budget.fraction", MetricKind.GAUGE, "1", LEVER)(
+    "Share of the work that the plan in force lets a lever spend.", "What was granted?"
 )
-BUDGET_HORIZON = _add(
-    GATEWAY,
-    "kw.budget.horizon.share",
-    MetricKind.GAUGE,
-    "1",
-    labels=(LEVER,),
-    help="Spend of the horizon, an hour by default, as a share of its work.",
-    question="Does the spend stay within the budget?",
+BUDGET_HORIZON = _gateway("kw.budget.horizon.share", MetricKind.GAUGE, "1", LEVER)(
+    "Spend of the horizon, an hour by default, as a share of its work.",
+    "Does the spend stay within the budget?",
 )
-STAGE_BUDGET_LEFT = _add(
-    GATEWAY,
-    "kw.stage.budget.left",
-    MetricKind.GAUGE,
-    "{call}",
-    labels=(STAGE,),
-    help="Copies that the horizon leaves to a stage's own account.",
-    question="Which stage has used up its part of the budget?",
+STAGE_BUDGET_LEFT = _gateway("kw.stage.budget.left", MetricKind.GAUGE, "{call}", STAGE)(
+    "Copies that the horizon leaves to a stage's own account.",
+    "Which stage has used up its part of the budget?",
 )
 
 # Replicas, as the gateway sees them.
 
-STAGE_REPLICAS = _add(
-    GATEWAY,
-    "kw.stage.replicas",
-    MetricKind.GAUGE,
-    "{replica}",
-    labels=(STAGE, "kw.replica.state"),
-    help="Replicas of a stage by state: live or ejected.",
-    question="Can the stage be served?",
+STAGE_REPLICAS = _gateway("kw.stage.replicas", MetricKind.GAUGE, "{replica}", STAGE, "kw.replica.state")(
+    "Replicas of a stage by state: live or ejected.", "Can the stage be served?"
 )
-REPLICA_EJECTED = _add(
-    GATEWAY,
-    "kw.replica.ejected",
-    MetricKind.GAUGE,
-    "{replica}",
-    labels=(STAGE, REPLICA, NODE),
-    help="1 for a replica that gets no ordinary calls for now, else 0.",
-    question="Which replica is in trouble?",
+REPLICA_EJECTED = _gateway("kw.replica.ejected", MetricKind.GAUGE, "{replica}", STAGE, REPLICA, NODE)(
+    "1 for a replica that gets no ordinary calls for now, else 0.", "Which replica is in trouble?"
 )
-REPLICA_ACTIVE = _add(
-    GATEWAY,
-    "kw.replica.calls.active",
-    MetricKind.GAUGE,
-    "{call}",
-    labels=(STAGE, REPLICA, NODE),
-    help="Calls of this gateway that a replica has not answered.",
-    question="Which replica is stuck?",
+REPLICA_ACTIVE = _gateway("kw.replica.calls.active", MetricKind.GAUGE, "{call}", STAGE, REPLICA, NODE)(
+    "Calls of this gateway that a replica has not answered.", "Which replica is stuck?"
 )
-REPLICA_LATENCY = _add(
-    GATEWAY,
-    "kw.replica.latency",
-    MetricKind.GAUGE,
-    "s",
-    labels=(STAGE, REPLICA, NODE),
-    help="Estimated latency of a replica, by which it is chosen; the slowest of several.",
-    question="Which replica is a straggler?",
+REPLICA_LATENCY = _gateway("kw.replica.latency", MetricKind.GAUGE, "s", STAGE, REPLICA, NODE)(
+    "Estimated latency of a replica, by which it is chosen; the slowest of several.",
+    "Which replica is a straggler?",
 )
 
 # The plan, at the gateway.
 
-PLAN_INFO = _add(
-    GATEWAY,
-    "kw.plan",
-    MetricKind.INFO,
-    "",
-    labels=(SERVICE, "kw.plan", "kw.plan.created"),
-    help="Plan in force: its digest and the time of its creation; empty for none.",
-    question="Which plan is in force?",
+PLAN_INFO = _gateway("kw.plan", MetricKind.INFO, "", SERVICE, "kw.plan", "kw.plan.created")(
+    "Plan in force: its digest and the time of its creation; empty for none.", "Which plan is in force?"
 )
-PLAN_TRIAL = _add(
-    GATEWAY,
-    "kw.plan.trial.share",
-    MetricKind.GAUGE,
-    "1",
-    labels=("kw.plan",),
-    help="Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
-    question="Is a plan tried, and on how many requests?",
+PLAN_TRIAL = _gateway("kw.plan.trial.share", MetricKind.GAUGE, "1", "kw.plan")(
+    "Share of the requests that get a plan that the autopilot tries; 0 without a trial.",
+    "Is a plan tried, and on how many requests?",
 )
-AUTOPILOT_DECISIONS = _add(
-    GATEWAY,
-    "kw.autopilot.decisions",
-    MetricKind.COUNTER,
-    "{decision}",
-    labels=("kw.autopilot.action",),
-    help="Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
-    question="How often does the autopilot act, and how often in vain?",
+AUTOPILOT_DECISIONS = _gateway(
+    "kw.autopilot.decisions", MetricKind.COUNTER, "{decision}", "kw.autopilot.action"
+)(
+    "Decisions of the autopilot: apply, widen, keep, roll_back, or wait where a person acts.",
+    "How often does the autopilot act, and how often in vain?",
 )
-AUTOPILOT_LAST = _add(
-    GATEWAY,
-    "kw.autopilot.last",
-    MetricKind.INFO,
-    "",
-    labels=("kw.autopilot.action", "kw.autopilot.reason"),
-    help="Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
-    question="What did the autopilot do last, and why?",
+AUTOPILOT_LAST = _gateway(
+    "kw.autopilot.last", MetricKind.INFO, "", "kw.autopilot.action", "kw.autopilot.reason"
+)(
+    "Last decision of the autopilot with its reason, cut at 128 characters; empty for none.",
+    "What did the autopilot do last, and why?",
 )
-PLAN_CHANGES = _add(
-    GATEWAY,
-    "kw.plan.changes",
-    MetricKind.COUNTER,
-    "{change}",
-    help="Plans put in force or removed since the start.",
-    question="When did the plan change?",
+PLAN_CHANGES = _gateway("kw.plan.changes", MetricKind.COUNTER, "{change}")(
+    "Plans put in force or removed since the start.", "When did the plan change?"
 )
-PLAN_AFTER = _add(
-    GATEWAY,
-    "kw.plan.reissue.after",
-    MetricKind.GAUGE,
-    "s",
-    labels=(STAGE,),
-    help="Age at which a call of a stage may get a copy; no value for a stage without copies.",
-    question="When are copies sent?",
+PLAN_AFTER = _gateway("kw.plan.reissue.after", MetricKind.GAUGE, "s", STAGE)(
+    "Age at which a call of a stage may get a copy; no value for a stage without copies.",
+    "When are copies sent?",
 )
-PLAN_EXPECTED = _add(
-    GATEWAY,
-    "kw.plan.expected.duration",
-    MetricKind.GAUGE,
-    "s",
-    labels=("kw.quantile",),
-    help="Latency of whole requests that the plan expects, by quantile.",
-    question="Is the service still as the plan was made for?",
+PLAN_EXPECTED = _gateway("kw.plan.expected.duration", MetricKind.GAUGE, "s", "kw.quantile")(
+    "Latency of whole requests that the plan expects, by quantile.",
+    "Is the service still as the plan was made for?",
 )
 
 # Replicas, by themselves.
 
-QUEUE_LENGTH = _add(
-    REPLICAS,
-    "kw.replica.queue.length",
-    MetricKind.UP_DOWN_COUNTER,
-    "{call}",
-    help="Calls that wait to start.",
-    question="Does the replica keep up?",
+QUEUE_LENGTH = _replica("kw.replica.queue.length", MetricKind.UP_DOWN_COUNTER, "{call}")(
+    "Calls that wait to start.", "Does the replica keep up?"
 )
-SERVED_DURATION = _add(
-    REPLICAS,
-    "kw.replica.call.duration",
-    MetricKind.HISTOGRAM,
-    "s",
-    labels=(OUTCOME,),
-    help="Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
-    question="Is the replica slow, or does it refuse calls, and why?",
+SERVED_DURATION = _replica("kw.replica.call.duration", MetricKind.HISTOGRAM, "s", OUTCOME)(
+    "Time of calls at the replica: answered, failed, late, full, refused, invalid or misdirected.",
+    "Is the replica slow, or does it refuse calls, and why?",
 )
-CALLS_HELD = _add(
-    REPLICAS,
-    "kw.replica.calls.held",
-    MetricKind.UP_DOWN_COUNTER,
-    "{call}",
-    help="Calls that the replica holds, running or waiting.",
-    question="How full is the replica?",
+CALLS_HELD = _replica("kw.replica.calls.held", MetricKind.UP_DOWN_COUNTER, "{call}")(
+    "Calls that the replica holds, running or waiting.", "How full is the replica?"
 )
-REPLICA_CPU = _add(
-    REPLICAS,
-    "kw.replica.cpu.time",
-    MetricKind.COUNTER,
-    "s",
-    help="CPU time of handlers.",
-    question="How much of the replica's processor do calls use?",
+REPLICA_CPU = _replica("kw.replica.cpu.time", MetricKind.COUNTER, "s")(
+    "CPU time of handlers.", "How much of the replica's processor do calls use?"
 )
-REPLICA_INFO = _add(
-    REPLICAS,
-    "kw.replica",
-    MetricKind.INFO,
-    "",
-    labels=(SERVICE, STAGE, REPLICA, NODE),
-    help="Stage, name and node of the replica.",
-    question="What does this process serve?",
+REPLICA_INFO = _replica("kw.replica", MetricKind.INFO, "", SERVICE, STAGE, REPLICA, NODE)(
+    "Stage, name and node of the replica.", "What does this process serve?"
 )
 
 # Processes of both kinds.
 
-PROCESS_CPU = _add(
-    BOTH,
-    "process.cpu.time",
-    MetricKind.COUNTER,
-    "s",
-    labels=("cpu.mode",),
-    help="CPU time of the process.",
-    question="Is the process short of processor time?",
+PROCESS_CPU = _process("process.cpu.time", MetricKind.COUNTER, "s", "cpu.mode")(
+    "CPU time of the process.", "Is the process short of processor time?"
 )
-PROCESS_MEMORY = _add(
-    BOTH,
-    "process.memory.usage",
-    MetricKind.UP_DOWN_COUNTER,
-    "By",
-    help="Resident memory of the process.",
-    question="Does the process grow?",
+PROCESS_MEMORY = _process("process.memory.usage", MetricKind.UP_DOWN_COUNTER, "By")(
+    "Resident memory of the process.", "Does the process grow?"
 )
 
 # In Prometheus only; OTLP sends the same as the resource.
