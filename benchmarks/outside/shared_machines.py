@@ -29,9 +29,11 @@ placed replicas over the number of targets that are met, whatever was said.
 a plain balancer; a promise supposes the runtime, which sends it where an answer is expected first.
 
 **`fresh`** draws other jobs: seeds that were written down after a change of the allocator had been chosen on
-seeds 11 to 13, and before it was judged.
+seeds 11 to 13, and before it was judged. **`free`** draws jobs for the question whether a tenth of
+performance is to be bought against neighbours by default: seeds that were written down before either share
+was judged on them. **`SHARE`** is that share for all managers but the last, the default's if none is given.
 
-    python -m benchmarks.outside.shared_machines [CONFIDENCE [steered] [fresh] [MANAGER ...]]
+    python -m benchmarks.outside.shared_machines [CONFIDENCE [SHARE] [steered] [fresh | free] [MANAGER ...]]
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ from kwiken.model.nodes.placement import PlacingStatus
 
 SEEDS: Final = (5801, 5802, 5803, 5804)
 FRESH_SEEDS: Final = (5821, 5822, 5823, 5824)
+FREE_SEEDS: Final = (5841, 5842, 5843, 5844, 5845, 5846)
 LOADS: Final = (0.3, 0.5)  # threads that jobs need alone on `wide`, as a share of all threads
 NODES_OF_CLASS: Final = 12
 PAST: Final = 24
@@ -338,12 +341,12 @@ def prepared(seed: int, load: float) -> tuple[list[Job], Measurements]:
 
 
 def judged(
-    seed: int, load: float, name: str, confidence: float, *, steered: bool
+    seed: int, load: float, name: str, caution: Caution, *, steered: bool
 ) -> tuple[int, int, int, int, float]:
     """Targets; those said to be met; those of them that are; all that are met; cost per hour of all."""
     (new, measured), nodes = prepared(seed, load), cluster()
     classifier = Classifier(measured)
-    caution = Caution(confidence, later_loss=0.25) if name == KEPT else Caution(confidence)
+    caution = replace(caution, later_loss=0.25) if name == KEPT else caution
     none = np.zeros(len(SOURCES))
     requests = []
     for job, few in zip(new, measured.workloads, strict=True):
@@ -410,16 +413,19 @@ def met_truly(
     return met
 
 
-def main(confidence: float, words: Sequence[str]) -> None:
+def main(words: Sequence[str]) -> None:
     """Print one row for each load and manager."""
-    seeds = FRESH_SEEDS if "fresh" in words else SEEDS
+    numbers = [float(word) for word in words if word[0].isdigit()]
+    caution = Caution(*numbers[:1], **({"later_loss": numbers[1]} if numbers[1:] else {}))
+    seeds = FRESH_SEEDS if "fresh" in words else FREE_SEEDS if "free" in words else SEEDS
     managers = [name for name in MANAGERS if name in words] or MANAGERS
     print(
-        f"confidence {confidence:g}, {len(seeds)} seeds: said met -> of these truly met, cost per kept target"
+        f"confidence {caution.confidence:g}, {caution.later_loss:g} kept free, {len(seeds)} seeds: "
+        "said met -> of these truly met, cost per kept target"
     )
     for load in LOADS:
         for name in managers:
-            rows = [judged(seed, load, name, confidence, steered="steered" in words) for seed in seeds]
+            rows = [judged(seed, load, name, caution, steered="steered" in words) for seed in seeds]
             count, said, both, kept = (sum(row[at] for row in rows) for at in range(4))
             cost = math.fsum(row[4] for row in rows) / max(kept, 1)
             print(
@@ -430,4 +436,4 @@ def main(confidence: float, words: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(float(next(iter(sys.argv[1:]), 0.95)), sys.argv[2:])
+    main(sys.argv[1:])
