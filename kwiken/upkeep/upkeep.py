@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kwiken.allocator.adaptation.actions import Action, Resize, Shortage, Start, Stop
@@ -45,6 +45,7 @@ class Upkeep:
         rented: nodes that come and go; None where all nodes are there.
         jobs: batch jobs beside the services; None for none.
         repacker: moves replicas by what they use; None to move them for their targets alone.
+        pend: told class of node and cores of the replicas without room, by stage; None to tell nobody.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Upkeep:
         rented: RentedNodes | None = None,
         jobs: JobRunner | None = None,
         repacker: NodeRepacker | None = None,
+        pend: Callable[[Mapping[str, Sequence[tuple[str, float]]]], Awaitable[None]] | None = None,
     ) -> None:
         self._adaptation = adaptation
         self._assignment = assignment
@@ -67,6 +69,7 @@ class Upkeep:
         self._rented = rented
         self._jobs = jobs
         self._repacker = repacker
+        self._pend = pend
         self._readings = Readings()
         self._back_at_s: dict[str, float] = {}  # by lost node
 
@@ -174,6 +177,7 @@ class Upkeep:
         wholes: dict[str, Observation] = {}
         told: dict[str, Mapping[str, Any]] = {}  # by service
         for service, cluster in self._clusters.items():
+            self._follow(cluster)
             try:
                 figures = (await cluster.status())["runtime"]
             except KwikenError as error:
@@ -193,10 +197,23 @@ class Upkeep:
         await self._apply(actions)
         if self._repacker is not None:
             await self._apply(self._repacker.window(time.monotonic(), told))
+        if self._pend is not None:
+            lacking = self._adaptation.on_new_nodes()
+            await self._pend({self._assignment.workloads[name].stage: each for name, each in lacking.items()})
         if self._rented is not None:
             of = {name: wholes[self._assignment.workloads[name].service] for name in together}
             short = {one.workload for one in actions if isinstance(one, Shortage)}
             await self._rent(self._rented, now_s, of, short)
+
+    def _follow(self, cluster: Substrate) -> None:
+        """Take note of replicas that stand elsewhere: a scheduler may choose another node of the class."""
+        names, places = self._assignment.names, cluster.places
+        for workload, replicas in self._adaptation.keys.items():
+            for key, node, _ in list(replicas):
+                _, place = places.get(names.get(key, ""), ("", None))
+                if place is not None and place.node != node and place.node in self._assignment.nodes:
+                    self._say(f"{workload}: {key} stands on {place.node}, not on {node}")
+                    self._adaptation.stands(workload, key, place.node)
 
     async def _use_booted(self, now_s: float) -> None:
         """Use the nodes that have booted."""

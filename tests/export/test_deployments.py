@@ -307,7 +307,7 @@ def test_a_policy_limits_the_account_of_the_upkeep_to_what_it_does() -> None:
     for kept in ("image", "tolerations", "activeDeadlineSeconds", "labels", "finalizers", "ownerReferences"):
         assert f".{kept}" in text
     # What the upkeep's own patches set is not among what must stay.
-    for patch in (placing("n"), noting(2.0), giving_up()):
+    for patch in (placing("class", "n"), noting(2.0), giving_up()):
         for field in patch.get("spec", {}):
             assert f".{field}" not in text
         for note in patch.get("metadata", {}).get("annotations", {}):

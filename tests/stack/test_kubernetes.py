@@ -15,6 +15,7 @@ import pytest
 
 from kwiken.allocator.workloads.profile import profiles_to_json
 from kwiken.upkeep.kubernetes.pods import giving_up, noting, placing
+from tests.support.pods.karpenter import refused_by_karpenter
 from tests.support.pods.kubernetes import Kubelet, Kubernetes, programs, running_kubernetes
 from tests.support.pods.name_server import can_ask_alone, name_server
 from tests.support.project.commands import run
@@ -112,7 +113,7 @@ def test_the_account_of_the_upkeep_cannot_set_an_image(kubernetes: Kubernetes, t
     words = ("patch", "pod", name, "--namespace=limited", f"--as={user}", "--type=merge", "--patch")
     image = {"spec": {"containers": [{**pod["spec"]["containers"][0], "image": "other:1"}]}}
     until(lambda: refused_by_policy(kubernetes, *words, json.dumps(image)))
-    for changed in (noting(1.5), giving_up(), placing("node-0")):
+    for changed in (noting(1.5), giving_up(), placing("quick", "node-0")):
         kubernetes.kubectl(*words, json.dumps(changed))
 
 
@@ -241,6 +242,50 @@ def test_an_upkeep_sets_scales_and_moves_pods_and_nothing_is_lost(
             "replicas"
         ]
         kubernetes.kubectl("delete", "-k", str(base), "--wait=false")
+
+
+def test_pods_of_a_node_that_is_taken_away_run_again_where_an_autoscaler_brings_another(
+    kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KWIKEN_TOKEN", TOKEN)
+    base = exported(tmp_path, "--upkeep", *documents(tmp_path))
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    (mounted / "plan.json").write_text("null")
+    for node in kubernetes.items("/api/v1/nodes")[1:]:
+        kubernetes.ask("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
+    [only] = [node["metadata"]["name"] for node in kubernetes.items("/api/v1/nodes")]
+    with name_server() as names, Kubelet(kubernetes, names, mounted) as kubelet:
+        kubernetes.kubectl("apply", "-k", str(base))
+        [gateway] = until(lambda: pods(kubernetes, "gateway"))
+        url = f"http://{gateway['status']['podIP']}:8080"
+        with upkeep(kubernetes, tmp_path, url) as log:
+            try:
+                until(lambda: ask(url, "/v1/request", "hi")[0] == 200)
+                assert set(nodes_of(kubernetes)) == {only}
+                kubernetes.ask("DELETE", f"/api/v1/nodes/{only}")
+                # What a node autoscaler sees: pods without a gate that no node takes, and that it may serve.
+                waiting = until(lambda: unschedulable(kubernetes), 180.0)
+                assert not any(refused_by_karpenter(pod["spec"]) for pod in waiting)
+                assert "hostname" not in json.dumps([pod["spec"].get("affinity") for pod in waiting])
+                kubernetes.add_node("came-later", "quick")
+                until(lambda: set(nodes_of(kubernetes)) == {"came-later"}, 180.0)
+                until(lambda: ask(url, "/v1/request", "hi")[0] == 200)
+            finally:
+                assert kubelet.error is None, kubelet.error
+        assert "other nodes joined" in log.read_text()
+        kubernetes.kubectl("delete", "-k", str(base), "--wait=false")
+
+
+def unschedulable(kubernetes: Kubernetes) -> list[dict[str, Any]]:
+    """Pods of the stage for which the scheduler has no node."""
+    return [
+        pod
+        for pod in kubernetes.items(PODS.format("work"))
+        if any(one.get("reason") == "Unschedulable" for one in pod["status"].get("conditions", ()))
+        and not pod["spec"].get("schedulingGates")
+        and not pod["spec"].get("nodeName")
+    ]
 
 
 def _restarted() -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -27,9 +28,11 @@ from kwiken.runtime.node_classes.limit import Limit
 from kwiken.upkeep.kubernetes import replicas as module
 from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes, node_of
+from kwiken.upkeep.kubernetes.pods import cores_of
 from kwiken.upkeep.kubernetes.replicas import PodReplicas
+from tests.support.pods.karpenter import refused_by_karpenter
 from tests.support.runtime.clusters import profile
-from tests.support.runtime.waiting import PATIENCE_S
+from tests.support.runtime.waiting import PATIENCE_S, until
 from tests.support.services.single import service
 
 DEPLOYMENT = "single-work"
@@ -39,9 +42,11 @@ COST = "controller.kubernetes.io/pod-deletion-cost"
 class Deployments:
     """Model of a Deployment's controller, a scheduler and kubelets: pods by the scale, each let onto a node."""
 
-    def __init__(self, nodes: int) -> None:
+    def __init__(self, nodes: int, cores: float = 100.0) -> None:
         self.scales = {DEPLOYMENT: 1}
         self.ready_nodes = {f"node-{number}": True for number in range(nodes)}
+        self.cores = cores  # of a node
+        self.taken: dict[str, float] = {}  # cores by node that others have
         self.found: dict[str, dict[str, Any]] = {}
         self.version = "v1"
         self.makes_pods = True
@@ -76,6 +81,50 @@ class Deployments:
             # As the controller does: those that wait first, then by their mark.
             del self.found[min(self.found, key=self._rank)]
 
+    def schedule(self) -> None:
+        """Let pods without a gate onto nodes of their class with room, the preferred one first."""
+        free = {name: self.cores - self.taken.get(name, 0.0) for name in self.ready_nodes}
+        for pod in self.found.values():
+            if "nodeName" in pod["spec"] and pod["spec"]["nodeName"] in free:
+                free[pod["spec"]["nodeName"]] -= cores_of(allocated(pod))
+        for name, pod in self.found.items():
+            spec = pod["spec"]
+            if "schedulingGates" in spec or "nodeName" in spec:
+                continue
+            affinity = spec["affinity"]["nodeAffinity"]
+            terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            assert {"key": "kwiken/class", "operator": "In", "values": ["quick"]} in terms[1][
+                "matchExpressions"
+            ]
+            preferred = json.dumps(affinity.get("preferredDuringSchedulingIgnoredDuringExecution"))
+            open_ = [
+                one
+                for one, ready in self.ready_nodes.items()
+                if ready and free[one] >= cores_of(allocated(pod))
+            ]
+            if not open_:
+                unfit = {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "reason": "Unschedulable",
+                    "message": "no cores",
+                }
+                pod["status"] = {"phase": "Pending", "conditions": [unfit]}
+                continue
+            spec["nodeName"] = next((one for one in open_ if f'"{one}"' in preferred), open_[0])
+            free[spec["nodeName"]] -= cores_of(allocated(pod))
+            pod["status"] = {
+                "phase": "Running",
+                "podIP": f"10.0.0.{name.partition('-')[2]}",
+                "conditions": [{"type": "Ready", "status": "True"}],
+            }
+
+    def take_node(self, node: str) -> None:
+        """Take a node away; its pods are replaced, as after the collection of a node's pods."""
+        del self.ready_nodes[node]
+        self.found = {name: pod for name, pod in self.found.items() if pod["spec"].get("nodeName") != node}
+        self.reconcile()
+
     def _rank(self, name: str) -> tuple[bool, int]:
         pod = self.found[name]
         noted = pod["metadata"].get("annotations", {})
@@ -88,17 +137,24 @@ class Deployments:
 
     async def pods(self, selector: str) -> list[dict[str, Any]]:
         assert selector == "app.kubernetes.io/name=single"
+        self.schedule()
         found = list(self.found.values())
         self._late -= 1
         if self._late == 0:
             self.reconcile()  # after the reader has seen what ends now
         return found
 
+    async def all_pods(self) -> list[dict[str, Any]]:
+        return [*self.found.values(), *self.others]
+
     async def nodes(self) -> list[dict[str, Any]]:
         return [
             {
-                "metadata": {"name": name},
-                "status": {"conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}]},
+                "metadata": {"name": name, "labels": {"kwiken/class": "quick"}},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True" if ready else "Unknown"}],
+                    "allocatable": {"cpu": f"{round(1000 * self.cores)}m"},
+                },
             }
             for name, ready in self.ready_nodes.items()
         ]
@@ -110,14 +166,8 @@ class Deployments:
         pod["metadata"].setdefault("annotations", {}).update(patch.get("metadata", {}).get("annotations", {}))
         if "spec" in patch:
             assert pod["spec"].pop("schedulingGates"), "let onto a node twice"
-            chosen = patch["spec"]["nodeSelector"]
-            pod["spec"] |= {"nodeName": chosen["kubernetes.io/hostname"], "nodeSelector": chosen}
-            address = f"10.0.0.{name.partition('-')[2]}"
-            pod["status"] = {
-                "phase": "Running",
-                "podIP": address,
-                "conditions": [{"type": "Ready", "status": "True"}],
-            }
+            pod["spec"]["affinity"] = patch["spec"]["affinity"]
+            self.schedule()
 
     async def resize_pod(self, name: str, container: str, amounts: dict[str, str]) -> None:
         assert container == "stage"
@@ -183,7 +233,7 @@ def cluster_of(there: Deployments) -> PodReplicas:
         service,
         cast("KubernetesApi", there),
         cast("ControlClient", Gateways(there)),
-        KubernetesNodes(),
+        KubernetesNodes(there.ready_nodes),
         name="single",
         components={"work": "work"},
     )
@@ -191,9 +241,9 @@ def cluster_of(there: Deployments) -> PodReplicas:
 
 @contextlib.asynccontextmanager
 async def settled(
-    nodes: int = 4, *places: tuple[str, float]
+    nodes: int = 4, *places: tuple[str, float], cores: float = 100.0
 ) -> AsyncIterator[tuple[Deployments, PodReplicas]]:
-    there = Deployments(nodes)
+    there = Deployments(nodes, cores)
     cluster = cluster_of(there)
     wanted = [(f"key-{place}", ReplicaPlace(node, cores)) for place, (node, cores) in enumerate(places)]
     found = await cluster.settle({"work": wanted})
@@ -227,6 +277,7 @@ async def test_replicas_are_started_resized_and_stopped() -> None:
     async with settled(4, ("node-0", 0.5)) as (there, cluster):
         name = await cluster.add_replica("work", ReplicaPlace("node-3", 1.5))
         assert there.where() == [("node-0", "500m"), ("node-3", "1500m")]
+        assert not any(refused_by_karpenter(pod["spec"]) for pod in there.found.values())
         assert cluster.places[name] == ("work", ReplicaPlace("node-3", 1.5))
         await cluster.resize_replica(name, 2.0)
         assert ("node-3", "2000m") in there.where()
@@ -325,6 +376,72 @@ async def test_a_node_that_is_not_ready_is_lost_and_can_be_given_up() -> None:
         assert cluster.lost_nodes == []
 
 
+async def test_pods_of_a_node_that_is_taken_away_pend_and_run_on_another_of_the_class() -> None:
+    async with settled(1, ("node-0", 1.0), ("node-0", 0.5), cores=2.0) as (there, cluster):
+        watching = asyncio.create_task(cluster.watch())
+        there.take_node("node-0")
+        await until(lambda: cluster.lost_nodes == ["node-0"])
+        await cluster.drop_node("node-0")
+        wanted = {"work": [("quick", 1.0), ("quick", 0.5)]}
+        await cluster.pend(wanted)
+        pending = dict(there.found)
+        assert sorted(map(allocated, pending.values())) == ["1000m", "500m"]
+        assert not any(pod["spec"].get("schedulingGates") for pod in pending.values())
+        assert not any(refused_by_karpenter(pod["spec"]) for pod in pending.values())
+        assert "hostname" not in json.dumps(pending)  # which Karpenter refused in preferences too
+        await cluster.pend(wanted)  # as they are: nothing happens
+        assert there.found == pending
+        assert not cluster.joined.is_set()
+        there.ready_nodes["node-9"] = True
+        async with asyncio.timeout(PATIENCE_S):
+            await cluster.joined.wait()
+        watching.cancel()
+        standing = await seen(there)
+        assert {place.node for place in standing.replicas["work"]} == {"node-9"}
+        again = cluster_of(there)
+        places = [(f"key-{at}", place) for at, place in enumerate(standing.replicas["work"])]
+        assert set((await again.settle({"work": places})).values()) == set(pending) == set(there.found)
+        assert there.where() == [("node-9", "1000m"), ("node-9", "500m")]
+
+
+async def test_pods_that_pend_are_given_up_where_they_are_not_wanted_and_by_a_restart() -> None:
+    async with settled(1, ("node-0", 2.0), cores=2.0) as (there, cluster):
+        await cluster.pend({"work": [("quick", 1.0), ("quick", 1.0)]})
+        assert there.scales[DEPLOYMENT] == len(there.found) == 3
+        await cluster.pend({"work": [("quick", 1.0)]})
+        assert there.scales[DEPLOYMENT] == len(there.found) == 2
+        again = cluster_of(there)
+        await again.settle({"work": [("key", ReplicaPlace("node-0", 2.0))]})
+        assert there.scales[DEPLOYMENT] == len(there.found) == 1
+        await again.pend({"work": [("quick", 1.0)]})
+        await again.pend({"work": []})
+        assert there.where() == [("node-0", "2000m")]
+        assert there.scales[DEPLOYMENT] == len(there.found) == 1
+
+
+async def test_no_pod_pends_where_a_node_has_the_cores() -> None:
+    async with settled(1, ("node-0", 0.5), cores=2.0) as (there, cluster):
+        await cluster.pend({"work": [("quick", 1.5)]})
+        assert there.scales[DEPLOYMENT] == 1
+
+
+async def test_a_replica_counts_where_the_scheduler_let_it() -> None:
+    async with settled(2, ("node-0", 0.5), cores=2.0) as (there, cluster):
+        there.taken["node-0"] = 1.0
+        name = await cluster.add_replica("work", ReplicaPlace("node-0", 1.0))
+        assert cluster.places[name] == ("work", ReplicaPlace("node-1", 1.0))
+        assert there.where() == [("node-0", "500m"), ("node-1", "1000m")]
+
+
+async def test_a_replica_that_fits_nowhere_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "UNFIT_S", 0.0)
+    async with settled(2, ("node-0", 0.5), cores=2.0) as (there, cluster):
+        with pytest.raises(KwikenError, match="fits on no node of its class: no cores"):
+            await cluster.add_replica("work", ReplicaPlace("node-1", 2.5))
+        assert there.where() == [("node-0", "500m")]
+        assert there.scales[DEPLOYMENT] == 1
+
+
 async def test_a_deployment_that_makes_no_pod_is_told_and_its_scale_stays() -> None:
     async with settled(3, ("node-0", 0.5)) as (there, cluster):
         there.makes_pods = False
@@ -391,9 +508,8 @@ def placed_beside(folder: Path, standing: Standing, nodes: int = 4) -> Placed:
 
 async def seen(there: Deployments) -> Standing:
     """What stands, by the API's objects."""
-    nodes = [one | {"status": one["status"] | {"allocatable": {"cpu": "4"}}} for one in await there.nodes()]
     return standing_of(
-        [*there.found.values(), *there.others], nodes, "single", "n", {"work": "work"}, there.ready_nodes
+        await there.all_pods(), await there.nodes(), "single", "n", {"work": "work"}, there.ready_nodes
     )
 
 
@@ -403,7 +519,7 @@ async def test_a_restarted_upkeep_starts_from_what_stands(tmp_path: Path) -> Non
     assert fresh.adaptation is not None
     assert sum(cores for _, _, cores in fresh.adaptation.keys["single/work"]) < 6.0
     course = [("node-3", 2.0), ("node-1", 2.0), ("node-2", 2.0)]
-    async with settled(4, *course) as (there, cluster):
+    async with settled(4, *course, cores=4.0) as (there, cluster):
         cluster.learned = lambda: {"work": 1.5}
         watching = asyncio.create_task(cluster.watch())
         async with asyncio.timeout(PATIENCE_S):
@@ -423,7 +539,7 @@ async def test_a_restarted_upkeep_starts_from_what_stands(tmp_path: Path) -> Non
 
 
 async def test_cores_of_other_pods_are_not_there(tmp_path: Path) -> None:
-    there = Deployments(2)
+    there = Deployments(2, cores=4.0)
     there.others = [
         {
             "metadata": {"name": "gateway", "namespace": "n", "labels": {}},
@@ -452,7 +568,7 @@ def test_the_class_of_a_node_is_a_label() -> None:
 
 
 async def test_nodes_that_are_not_ready_or_cordoned_are_not_used() -> None:
-    nodes = KubernetesNodes()
+    nodes = KubernetesNodes("ab")
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     nodes.see(
         [

@@ -7,14 +7,21 @@ shortage.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import msgspec
+
 from kwiken.allocator.adaptation.actions import Action, Shortage, Stop
 from kwiken.allocator.adaptation.replicas import Replicas
+from kwiken.allocator.placement.node_ledger import NodeLedger
 from kwiken.allocator.placement.order import Scheduler
-from kwiken.allocator.placement.sizing import SizedReplica
+from kwiken.allocator.placement.sizing import SizedReplica, Sizing
+from kwiken.model.nodes.nodes import Cluster, Node
 
+MAX_NEW_NODES: Final = 8  # of a class, for one workload at a time
+MIN_LACKING: Final = 0.01  # of the performance needed, where it is short of nodes and of nothing else
 MIN_GAIN_OF_EVICTION: Final = 0.05  # of the performance needed, below which nothing is evicted
 SPARE_LEFT: Final = 1.05  # predicted performance over need after something was given back
 MIN_GAIN_OF_MOVE: Final = 1.05  # factor of performance
@@ -80,6 +87,25 @@ class Measures:
             worst = min(range(len(sizing.replicas)), key=sizing.rate)
             actions += self._move(name, worst, reason, MIN_GAIN_OF_MOVE)
         return actions
+
+    def on_new_nodes(self, name: str) -> list[tuple[str, float]]:
+        """Class of node and cores of each replica that a workload lacks, if nodes were added for them.
+
+        The classes are those that the cluster has nodes of.
+        """
+        sizing, cluster = self._sizings[name], self._replicas.ledger.cluster
+        forecast = sizing.forecast()
+        if sizing.request.workload.best_effort or forecast.met:
+            return []
+        here = sorted({node.node_class for node in cluster.nodes})
+        nodes = tuple(Node(f"{one}-{at}", one) for one in here for at in range(MAX_NEW_NODES))
+        lacking = max(forecast.needed - forecast.performance, MIN_LACKING * forecast.needed)
+        more = max(1, sizing.request.workload.min_nodes - len({one.node for one in sizing.replicas}))
+        workload = msgspec.structs.replace(sizing.request.workload, min_nodes=more)
+        request = dataclasses.replace(sizing.request, required=lacking, workload=workload)
+        new = Sizing(request, NodeLedger(Cluster(cluster.classes, nodes)))
+        self._scheduler.place(new)
+        return [(nodes[one.node].node_class, float(request.all_cores[one.size])) for one in new.replicas]
 
     def fill(self, reason: str) -> list[Action]:
         """Start best-effort work where there is room."""

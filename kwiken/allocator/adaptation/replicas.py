@@ -94,6 +94,11 @@ class Replicas:
         self.sizings[name].add(replica.node, replica.size, oversell=True)
         self._keys[name].append(key)
 
+    def moved(self, name: str, key: str, node: str) -> None:
+        """Take note that a replica stands on another node, be its cores sold or not."""
+        _, replica = self.remove(name, self.position(name, key))
+        self.restore(name, key, SizedReplica(self.ledger.cluster.index_of[node], replica.size, ()))
+
     def started(self, name: str, kept: int, reason: str) -> list[Start]:
         """Give keys to the replicas after the first `kept`, which a scheduler has just placed."""
         sizing = self.sizings[name]

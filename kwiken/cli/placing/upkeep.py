@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kwiken.cli.placing.target_inputs import Standing
     from kwiken.model.nodes.nodes import Node
     from kwiken.model.service.service import Service
+    from kwiken.runtime.gateway.control.client import ControlClient
     from kwiken.upkeep.kubernetes.api import ApiAddress, KubernetesApi
 
 LOG: Final = logging.getLogger("kwiken.upkeep")
@@ -115,34 +116,49 @@ def command(
 
 
 async def _run(service: Service, documents: _Documents, address: ApiAddress, url: str, token: str) -> None:
-    """Bring the pods to what is wanted, then keep the targets until told to stop."""
+    """Keep the targets until told to stop; where nodes join, start from what stands."""
     import asyncio
 
-    from kwiken.export.placements.groups import name_in_kubernetes
-    from kwiken.runtime.base.event_loop import cancel_and_wait
     from kwiken.runtime.gateway.control.client import ControlClient
     from kwiken.upkeep.kubernetes.api import KubernetesApi
-    from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
-    from kwiken.upkeep.kubernetes.replicas import PodReplicas
-    from kwiken.upkeep.upkeep import Upkeep
 
     this = asyncio.current_task()
     assert this is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, this.cancel)
-    async with KubernetesApi(address) as api, contextlib.AsyncExitStack() as stack:
+    async with KubernetesApi(address) as api:
+        while True:
+            try:
+                await _keep(service, documents, api, address.namespace, ControlClient(url, token))
+            except asyncio.CancelledError:
+                return
+            LOG.info("%s: other nodes joined, so it starts from what stands", service.name)
+
+
+async def _keep(
+    service: Service, documents: _Documents, api: KubernetesApi, namespace: str, client: ControlClient
+) -> None:
+    """Bring the pods to what is wanted, then keep the targets until other nodes join."""
+    import asyncio
+
+    from kwiken.export.placements.groups import name_in_kubernetes
+    from kwiken.runtime.base.event_loop import cancel_and_wait
+    from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
+    from kwiken.upkeep.kubernetes.replicas import PodReplicas
+    from kwiken.upkeep.upkeep import Upkeep
+
+    async with contextlib.AsyncExitStack() as stack:
         name = name_in_kubernetes(service.name)
         own = {
             stage: name_in_kubernetes(stage) for stage, one in service.stages.items() if not one.remote_call
         }
-        found, standing = await _seen(api, name, address.namespace, own)
+        found, standing = await _seen(api, name, namespace, own)
         placed = _placed(service, documents, found, standing)
         adaptation, assignment = placed.adaptation, placed.assignment
         assert adaptation is not None
         assert assignment is not None
-        client = ControlClient(url, token)
-        nodes = KubernetesNodes()
+        nodes = KubernetesNodes(node.name for node in found)
         cluster = PodReplicas(service, api, client, nodes, name=name, components=own)
         stage_of = {name: one.stage for name, one in assignment.workloads.items()}
         cluster.learned = lambda: {stage_of[name]: each for name, each in adaptation.learned.items()}
@@ -151,11 +167,17 @@ async def _run(service: Service, documents: _Documents, address: ApiAddress, url
         watching = asyncio.create_task(cluster.watch())
         stack.push_async_callback(cancel_and_wait, [watching])
         upkeep = Upkeep(
-            adaptation, assignment, {service.name: cluster}, nodes, say=lambda line: LOG.info("%s", line)
+            adaptation,
+            assignment,
+            {service.name: cluster},
+            nodes,
+            say=lambda line: LOG.info("%s", line),
+            pend=cluster.pend,
         )
         await upkeep.begin(await cluster.settle(wanted))
-        with contextlib.suppress(asyncio.CancelledError):
-            await upkeep.run()
+        keeping = asyncio.create_task(upkeep.run())
+        stack.push_async_callback(cancel_and_wait, [keeping])
+        await cluster.joined.wait()
 
 
 async def _seen(

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kwiken.base.errors import InputError
-from kwiken.model.nodes.nodes import CLASS_LABEL, HOST_LABEL, TYPE_LABEL, ZONE_LABEL
+from kwiken.model.nodes.nodes import (
+    HOST_LABEL,
+    ZONE_LABEL,
+    affinity_to_classes,
+    preference_of_nodes,
+)
 from kwiken.model.nodes.placement import PlacedReplica, PlacedWorkload, Placement
 
 MAX_LABEL: Final = 63  # characters of a name in Kubernetes
@@ -105,20 +110,8 @@ def affinity_of(group: ReplicaGroup, labels: dict[str, str]) -> dict[str, Any]:
     Args:
         labels: labels that all replicas of the workload have, whatever their size.
     """
-    own = {"key": CLASS_LABEL, "operator": "In", "values": list(group.classes)}
-    unlabelled = {"key": CLASS_LABEL, "operator": "DoesNotExist"}
-    nodes = {"key": HOST_LABEL, "operator": "In", "values": unique(group.nodes)}
-    terms = [[{**own, "key": TYPE_LABEL}, unlabelled], [own]]
-    affinity: dict[str, Any] = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{"matchExpressions": term} for term in terms]
-            },
-            "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 100, "preference": {"matchExpressions": [nodes]}}
-            ],
-        }
-    }
+    nodes = preference_of_nodes(unique(group.nodes))
+    affinity: dict[str, Any] = {"nodeAffinity": affinity_to_classes(group.classes) | nodes}
     if group.workload.spread in _KEYS:
         affinity["podAntiAffinity"] = {
             "requiredDuringSchedulingIgnoredDuringExecution": [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -24,6 +25,36 @@ CLASS_LABEL: Final = "kwiken/class"
 HOST_LABEL: Final = "kubernetes.io/hostname"
 TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
+
+def affinity_to_classes(classes: Sequence[str]) -> dict[str, Any]:
+    """Affinity of a pod of Kubernetes that needs a node of one of some classes, and no certain node.
+
+    Args:
+        classes: names of the classes, one or more.
+    """
+    own = {"key": CLASS_LABEL, "operator": "In", "values": list(classes)}
+    unlabelled = {"key": CLASS_LABEL, "operator": "DoesNotExist"}
+    terms = [[{**own, "key": TYPE_LABEL}, unlabelled], [own]]
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": term} for term in terms]
+        }
+    }
+
+
+def preference_of_nodes(nodes: Sequence[str]) -> dict[str, Any]:
+    """Affinity of a pod of Kubernetes that prefers some nodes.
+
+    Args:
+        nodes: names of the nodes, one or more.
+    """
+    named = {"key": HOST_LABEL, "operator": "In", "values": list(nodes)}
+    return {
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 100, "preference": {"matchExpressions": [named]}}
+        ]
+    }
 
 
 def check_bounded(name: str, value: float, most: float) -> None:

@@ -1,9 +1,10 @@
 """Replicas of a service as pods: scales of its Deployments, and the nodes that their pods are let onto.
 
 Each stage has one Deployment whose pods wait at a gate. To start a replica, the scale is raised by one and
-the new pod is let onto its node; to stop one, its pod is marked as the first to end and the scale lowered. A
-size is changed in place. So pods that end by themselves are still replaced by their Deployment, and the
-replacement is let onto the node of the one that it replaces.
+the new pod is let onto a node of a class, of which it prefers one; to stop one, its pod is marked as the
+first to end and the scale lowered. A size is changed in place. So pods that end by themselves are still
+replaced by their Deployment, and the replacement prefers the node of the one that it replaces. Where no node
+has room, pods pend without a gate and prefer none, so that an autoscaler of nodes brings one.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.gateway.control.client import ControlClient
 from kwiken.upkeep.kubernetes.api import KubernetesApi, KubernetesError
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes
-from kwiken.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, noting, placing, pod_of
+from kwiken.upkeep.kubernetes.pods import CONTAINER, Pod, giving_up, noting, placing, pod_of, taken_cores
 
 LOG = logging.getLogger("kwiken.upkeep")
 POLL_S: Final = 1.0  # interval of looks at pods and nodes
 STEP_S: Final = 0.2  # interval of looks at a pod that is waited for
 CREATED_S: Final = 30.0  # for a Deployment to make a pod
 RESIZED_S: Final = 10.0  # for a kubelet to resize a pod, or to say why not
+UNFIT_S: Final = 20.0  # for room that ending pods leave, before a pod is given up that fits nowhere
 READY_S: Final = 180.0  # for a pod to become ready, its image fetched
 SAME_CORES: Final = 0.0005  # Kubernetes counts in thousandths of a core
 
@@ -63,6 +65,9 @@ class PodReplicas:
         self._now: dict[str, str] = {}  # by first pod, the one that replaced it, if another one did
         # One claim of a waiting pod, or one removal, at a time: two would take the same pod.
         self._turns = {stage: asyncio.Lock() for stage in components}
+        # Class and cores of pods that pend, by stage and name.
+        self._pending: dict[str, dict[str, tuple[str, float]]] = {stage: {} for stage in components}
+        self.joined = asyncio.Event()  # there are nodes, or pods on nodes, that the upkeep does not place on
         self.learned: Callable[[], Mapping[str, float]] = dict  # by stage, noted at its pods
 
     @property
@@ -91,7 +96,7 @@ class PodReplicas:
             await asyncio.sleep(POLL_S)
             try:
                 await self.look()
-                self._follow_sizes()
+                self._follow()
                 await self._replace()
                 await self._note_learned()
             except KwikenError as error:
@@ -134,6 +139,8 @@ class PodReplicas:
                 self._own[same.name] = stage, ReplicaPlace(place.node, same.cores)
                 await self.resize_replica(same.name, place.cores)
                 found[key] = same.name
+            # Pods that pend are made anew: which node a pod prefers cannot be said once its gate is gone.
+            await self._give_up(self._pending_of(stage), stage)
             waiting = [pod for pod in self._of(stage) if pod.waits]
             # Those that wait already are used before any is added. The scale is not lowered before the rest
             # has a node: the controller chooses what ends, and might choose a pod that gets a node here.
@@ -206,15 +213,56 @@ class PodReplicas:
                 break
             if found.pending:
                 raise KubernetesError(f"pod {pod} has {found.cores:g} cores, not {cores:g}: {found.pending}")
-        self._follow_sizes()
+        self._follow()
 
-    def _follow_sizes(self) -> None:
-        """Take note of the sizes that pods have: a kubelet may resize one long after it was told to."""
+    def _follow(self) -> None:
+        """Take note of nodes and sizes of pods: the scheduler chooses a node, and a kubelet resizes late."""
         for name, (stage, place) in self._own.items():
             pod = self._pods.get(self._now.get(name, name))
-            if pod is not None and not pod.ends and abs(pod.cores - place.cores) > SAME_CORES:
-                LOG.info("%s: pod %s has %g cores now", stage, pod.name, pod.cores)
-                self._own[name] = stage, ReplicaPlace(place.node, pod.cores)
+            if pod is None or pod.ends:
+                continue
+            if (pod.node or place.node) != place.node or abs(pod.cores - place.cores) > SAME_CORES:
+                LOG.info("%s: pod %s has %g cores on %s now", stage, pod.name, pod.cores, pod.node)
+                self._own[name] = stage, ReplicaPlace(pod.node or place.node, pod.cores)
+        pending = [self._pods[name] for each in self._pending.values() for name in each if name in self._pods]
+        if self._nodes.joined or any(pod.node for pod in pending):
+            self.joined.set()
+
+    async def pend(self, wanted: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+        """Let pods pend for which no node has room; those that are not wanted any more are given up.
+
+        There are none where a node has the cores, and its neighbours' pressure forbids it: the scheduler of
+        Kubernetes knows no pressure, and would let a pod onto it.
+
+        Args:
+            wanted: class of node and number of cores of each replica without room, by stage.
+
+        Raises:
+            KwikenError: the API refuses, or a Deployment makes no pod.
+        """
+        taken: dict[str, float] = {}
+        for found in await self._api.all_pods() if any(wanted.values()) else ():
+            node = found["spec"].get("nodeName", "")
+            taken[node] = taken.get(node, 0.0) + taken_cores(found)
+        for stage in self._components:
+            new = [one for one in wanted.get(stage, ()) if not self._nodes.has_cores(*one, taken)]
+            there = self._pending[stage]
+            if sorted(new) == sorted(one for name, one in there.items() if name in self._pods):
+                continue
+            async with self._turns[stage]:
+                there.clear()
+                await self.look()
+                await self._give_up(self._pending_of(stage), stage)
+                await self._rescale(stage, len(new))
+                for node_class, cores in new:
+                    pod = await self._waiting(stage)
+                    await self._open(pod, cores, placing(node_class))
+                    there[pod.name] = node_class, cores
+                    LOG.info("%s: pod %s pends for a node of class %s", stage, pod.name, node_class)
+
+    def _pending_of(self, stage: str) -> list[str]:
+        """Names of the pods that pend for a node of a class."""
+        return [pod.name for pod in self._of(stage) if not pod.waits and not pod.node]
 
     async def drop_node(self, node: str) -> list[str]:
         """Give a node up: the scales are lowered by its pods; returns their names."""
@@ -254,6 +302,7 @@ class PodReplicas:
         try:
             await self._place(pod, place)
             await self._ready(pod.name)
+            self._follow()
         except BaseException:
             self._own.pop(pod.name, None)
             with contextlib.suppress(KwikenError):
@@ -262,10 +311,13 @@ class PodReplicas:
         return pod.name
 
     async def _place(self, pod: Pod, place: ReplicaPlace) -> None:
-        """Give a waiting pod its size, then let it onto its node: a kubelet takes none without room."""
-        if abs(pod.cores - place.cores) > SAME_CORES:
-            await self._resize(pod.name, place.cores)
-        await self._api.patch_pod(pod.name, placing(place.node))
+        await self._open(pod, place.cores, placing(self._nodes.classes[place.node], place.node))
+
+    async def _open(self, pod: Pod, cores: float, patch: dict[str, Any]) -> None:
+        """Give a waiting pod its size, then open its gate: a kubelet takes none without room."""
+        if abs(pod.cores - cores) > SAME_CORES:
+            await self._resize(pod.name, cores)
+        await self._api.patch_pod(pod.name, patch)
 
     async def _waiting(self, stage: str) -> Pod:
         async for _ in _looks(CREATED_S):
@@ -277,6 +329,8 @@ class PodReplicas:
         raise KubernetesError(f"the Deployment of stage {stage!r} made no pod within {CREATED_S:g} s")
 
     async def _ready(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        fits_s = loop.time()  # when the scheduler had no objection last
         async for _ in _looks(READY_S):
             await self.look()
             pod = self._pods.get(name)
@@ -284,6 +338,10 @@ class PodReplicas:
                 raise KubernetesError(f"pod {name} has ended before it was ready")
             if pod.ready:
                 return
+            if not pod.unfit:
+                fits_s = loop.time()
+            elif loop.time() > fits_s + UNFIT_S:
+                raise KubernetesError(f"pod {name} fits on no node of its class: {pod.unfit}")
         raise KubernetesError(f"pod {name} was not ready within {READY_S:g} s")
 
     async def _replace(self) -> None:

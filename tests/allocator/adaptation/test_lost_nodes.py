@@ -97,3 +97,37 @@ def test_a_workload_whose_node_was_lost_is_given_20_s() -> None:
     for now_s in (5.0, 10.0, 15.0, 20.0):
         assert adaptation.observe(now_s, {"w": seen(50.0, 400.0)}) == []
     assert adaptation.observe(25.0, {"w": seen(50.0, 400.0)}) != []
+
+
+def test_what_is_lacking_is_said_as_replicas_on_new_nodes_of_the_classes_that_there_are() -> None:
+    nodes = cluster({"quick": 2, "slow": 0})
+    adaptation = started(nodes, ask("w", 1500, nodes), ask("batch", None, nodes, max_replicas=1))
+    assert adaptation.on_new_nodes() == {"w": [], "batch": []}
+    adaptation.nodes_lost(["quick-1"], 0.0)
+    new = adaptation.on_new_nodes()["w"]
+    assert {node_class for node_class, _ in new} == {"quick"}
+    performance, needed = adaptation.performance("w")
+    assert performance < needed
+    adaptation.node_back("quick-1")
+    assert adaptation.performance("w")[0] >= needed * (1 - 1e-9)
+    back = sum(cores for _, node, cores in adaptation.keys["w"] if node == "quick-1")
+    assert sum(cores for _, cores in new) == pytest.approx(back)  # as it has on the node that is back
+
+
+def test_a_workload_that_lacks_nodes_alone_is_said_one_more_replica() -> None:
+    nodes = cluster({"quick": 2})
+    adaptation = started(nodes, ask("w", 100, nodes, spread=Spread.NODE, min_nodes=2))
+    adaptation.nodes_lost(["quick-1"], 0.0)
+    assert len(adaptation.on_new_nodes()["w"]) == 1
+
+
+def test_a_replica_that_stands_elsewhere_counts_there() -> None:
+    nodes = cluster({"quick": 1, "slow": 1})
+    adaptation = started(nodes, ask("w", 400, nodes))
+    [(key, (node, cores))] = where(adaptation).items()
+    assert node == "quick-0"
+    before = adaptation.performance("w")[0]
+    adaptation.stands("w", key, "slow-0")
+    assert where(adaptation) == {key: ("slow-0", cores)}
+    assert adaptation.performance("w")[0] == pytest.approx(before / 2)
+    assert adaptation.nodes_lost(["quick-0"], 0.0) == []

@@ -31,6 +31,7 @@ CONTROLLERS = (
     "endpointslice-controller",
     "serviceaccount-controller",
     "disruption-controller",
+    "pod-garbage-collector-controller",
 )
 
 
