@@ -416,7 +416,9 @@ def met_truly(
 def main(words: Sequence[str]) -> None:
     """Print one row for each load and manager."""
     numbers = [float(word) for word in words if word[0].isdigit()]
-    caution = Caution(*numbers[:1], **({"later_loss": numbers[1]} if numbers[1:] else {}))
+    caution = Caution(next(iter(numbers), 0.95))
+    if numbers[1:]:
+        caution = replace(caution, later_loss=numbers[1])
     seeds = FRESH_SEEDS if "fresh" in words else FREE_SEEDS if "free" in words else SEEDS
     managers = [name for name in MANAGERS if name in words] or MANAGERS
     print(
