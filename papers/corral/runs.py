@@ -9,9 +9,14 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.arrays import Floats, Ints
-from kwiken.batch.rack_simulation.flows import MIN_SHARE, FlowTable, max_min_rates
 from kwiken.batch.rack_simulation.schedulers import JobPlace, JobScheduler, Planned, YarnLike, remote_share
-from kwiken.batch.rack_simulation.simulation import RacksOutcome, simulate_racks
+from kwiken.batch.rack_simulation.simulation import (
+    MIN_SHARE,
+    FlowTable,
+    RacksOutcome,
+    max_min_rates,
+    simulate_racks,
+)
 from kwiken.batch.racks.document import rack_plan
 from kwiken.batch.racks.planning import PlannedRacks, plan_racks
 from kwiken.batch.racks.problem import RackProblem, problem_of

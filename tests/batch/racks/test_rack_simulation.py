@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kwiken.batch.rack_simulation.flows import FlowTable, max_min_rates
 from kwiken.batch.rack_simulation.schedulers import (
     FairShare,
     Planned,
@@ -15,7 +14,7 @@ from kwiken.batch.rack_simulation.schedulers import (
     remote_share,
     work_s,
 )
-from kwiken.batch.rack_simulation.simulation import simulate_racks
+from kwiken.batch.rack_simulation.simulation import FlowTable, max_min_rates, simulate_racks
 from kwiken.batch.racks.response import RackHardware, RackJob, RackStage
 from papers.corral.runs import ShuffleWatcher, smallest_bottleneck_rates
 

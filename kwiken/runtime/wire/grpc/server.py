@@ -27,6 +27,33 @@ from kwiken.runtime.wire.http_server.byte_budget import ByteBudget, HeldBytes
 from kwiken.runtime.wire.http_server.send_progress import SEND_S
 from kwiken.runtime.wire.tls.certificates import Certificates
 
+
+def server_credentials(certificates: Certificates) -> Any:
+    """Credentials of a server; each new connection gets the certificate that is in force then.
+
+    gRPC's core asks for the certificate from threads of its own, before each handshake.
+    """
+    seen = certificates.version
+
+    def fetch() -> Any:
+        nonlocal seen
+        if certificates.version == seen:
+            return None  # as before
+        seen = certificates.version
+        return _configuration(certificates)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(certificates),
+        fetch,
+        require_client_authentication=certificates.files.authorities is not None,
+    )
+
+
+def _configuration(certificates: Certificates) -> Any:
+    certificate, key, authorities = certificates.pem
+    return grpc.ssl_server_certificate_configuration(((key, certificate),), root_certificates=authorities)
+
+
 Send = Callable[[bytes], Awaitable[None]]
 Method = Callable[[IncomingCall], Awaitable[bytes]]
 Streamed = Callable[[IncomingCall, Send], Awaitable[None]]
@@ -256,8 +283,6 @@ class GrpcServer:
             if self._tls is None:
                 bound: int = server.add_insecure_port(address)
             else:
-                from kwiken.runtime.wire.grpc.credentials import server_credentials
-
                 bound = server.add_secure_port(address, server_credentials(self._tls))
         except RuntimeError as error:
             # gRPC does not say why; this raises the reason.
