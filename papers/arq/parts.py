@@ -26,18 +26,13 @@ from papers.figures.tables import (
     StatedRow,
     above,
     difference,
-    exact,
-    given,
     level,
-    once,
     order,
     pooled,
     study,
 )
-from papers.worlds.fleet.platforms import LOCAL
 from papers.worlds.waiting.head_of_line import borrowing_waits
-from papers.worlds.waiting.lines.chances import stationary_chance
-from papers.worlds.waiting.lines.distributions import BusyFamily, normal
+from papers.worlds.waiting.lines.distributions import BusyFamily
 from papers.worlds.waiting.rules import ABLATIONS
 
 FLEET: Final = (
@@ -97,9 +92,6 @@ COMPARED: Final = (
     ("suitable lines", "paragon, with margin"),
     ("arq, true scores", "paragon, true scores"),
 )
-MEAN_S, DEVIATION_S = 2601.0, 390.0  # of a normal busy time with 60% below 2,700 s
-TOP_POOL: Final = 42  # busy servers with which the source's two figures agree
-CLOSED: Final = "closed form: normal, mean 2601 s, deviation 390 s, which follow from the source's value"
 MISSING: Final = (
     RequiredRow(
         number="R13",
@@ -132,34 +124,6 @@ def _lead(
     yield order(figure, f"{words}: {first} before {second}", above(*values), note="")
     metric = f"{words}: lead of {first} over {second}, points"
     yield level(figure, metric, difference(*values), note=LEAD)
-
-
-def closed_forms() -> Figures:
-    """The local cluster, and chances by a normal busy time."""
-    busy = normal(MEAN_S, DEVIATION_S)
-    return {
-        "nodes": sum(one.count for one in LOCAL),
-        "cores": sum(one.count * one.cores for one in LOCAL),
-        "released": busy.below(2700.0),
-        "free": stationary_chance(busy, TOP_POOL, 56.0),
-    }
-
-
-CLUSTER: Final = (
-    exact("Table 6.1", "nodes of the local cluster", "nodes", "40"),
-    exact("Table 6.1", "cores of the local cluster", "cores", "178"),
-    level(
-        *("Figure 6.2a", "servers of the top pool released within 2700 s, %", "released", "60", CLOSED),
-        scale=100,
-        spread=False,
-    ),
-    level(
-        *("Figure 6.2b", "free server in the top pool within 56 s, %", "free", "60"),
-        f"{CLOSED}, {TOP_POOL} busy servers, which was chosen for this value",
-        scale=100,
-        spread=False,
-    ),
-)
 
 
 def _compared(scenario: str) -> Iterator[StatedRow]:
@@ -369,7 +333,6 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     fleet = partial(spread, job=lined_figures)
     ablations = {one: [(one, (ARQ, PARAGON), name) for name in ABLATIONS] for one in BOTH}
     return (
-        once("closed forms", closed_forms, map(given, CLUSTER)),
         *(fleet(one, rows=_compared(one), arguments=(one, ALL, None)) for one in FORMS),
         Part(
             "cores over time",

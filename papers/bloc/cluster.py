@@ -176,21 +176,8 @@ def objects_of_world(world: StorageWorld, *, split: bool, target_ms: float = TAR
     )
 
 
-@dataclass(frozen=True, eq=False)
-class DayQuality:
-    """Quality of service of instances in a day, step by step.
-
-    Attributes:
-        latency_ms: (t, 40) mean latency of each instance, milliseconds.
-        throughput: (t, 40) requests served over those asked for, a share.
-    """
-
-    latency_ms: Floats
-    throughput: Floats
-
-
-def quality(world: StorageWorld, objects: PackObjects, place: Ints, copied: Floats) -> DayQuality:
-    """Latency and throughput of each instance where its parts lie.
+def quality(world: StorageWorld, objects: PackObjects, place: Ints, copied: Floats) -> Floats:
+    """(t, 40) requests served over those asked for, of each instance where its parts lie.
 
     A disk serves no more than its own most use; a client waits for its answer before it goes on.
 
@@ -200,7 +187,7 @@ def quality(world: StorageWorld, objects: PackObjects, place: Ints, copied: Floa
     """
     part = np.bincount(objects.app)[objects.app]
     steps, count = world.demand.shape
-    latency, served = np.zeros((steps, count)), np.zeros((steps, count))
+    served = np.zeros((steps, count))
     for step in range(steps):
         load = world.demand[step][objects.app] / part
         at = place[step]
@@ -209,7 +196,7 @@ def quality(world: StorageWorld, objects: PackObjects, place: Ints, copied: Floa
         busy = use[at] / room
         each = 1.5 / np.maximum(1.0 - busy, 0.03)
         got = np.minimum(1.0, 1.0 / np.maximum(busy, 1e-9))
-        latency[step] = np.bincount(objects.app, weights=each / part, minlength=count)
+        latency = np.bincount(objects.app, weights=each / part, minlength=count)
         share = np.bincount(objects.app, weights=got / part, minlength=count)
-        served[step] = share * (THINK_MS + 1.5) / (THINK_MS + latency[step])
-    return DayQuality(latency, served)
+        served[step] = share * (THINK_MS + 1.5) / (THINK_MS + latency)
+    return served

@@ -84,8 +84,7 @@ def _figures(world: StorageWorld, objects: PackObjects, day: ClusterDay, steps: 
     alone, apart = as_it_was(world)
     before = quality(world, apart, _repeated(alone.place, 3), np.zeros((len(world.demand), len(world.nodes))))
     after = quality(world, objects, _repeated(day.place, steps), np.repeat(day.copied, steps, axis=0))
-    ratio = after.throughput / before.throughput
-    rise = after.latency_ms / before.latency_ms
+    ratio = after / before
     awake = day.awake.mean(axis=0)
     used = day.use[day.awake]
     hours = np.arange(len(day.awake)) * 24.0 / len(day.awake)
@@ -95,10 +94,6 @@ def _figures(world: StorageWorld, objects: PackObjects, day: ClusterDay, steps: 
     found = {
         "saving": alone.energy_wh / day.energy_wh,
         "throughput": 100 * float(ratio.mean()),
-        "latency mean": float(rise.mean()),
-        "latency p99": float(np.quantile(rise, 0.99)),
-        "awake": float(day.awake.sum(axis=1).mean()),
-        "awake most": float(day.awake.sum(axis=1).max()),
         "active time": 100 * (float(awake.mean()) - 1.0),
         "use": 100 * float(used.mean()),
         "use before": 100 * float(alone.use.mean()),
@@ -109,7 +104,6 @@ def _figures(world: StorageWorld, objects: PackObjects, day: ClusterDay, steps: 
         "migration mean": 100 * float(shares.mean()),
         "migration most": 100 * float(shares.max()),
         "late": float(day.late),
-        "moved": float(day.moved_gb[2:].sum()),
         "peak hour": float(hours[2:][np.argmax(day.moved_gb[2:])]),
     }
     found |= {f"loss {kind}": 100 * (1 - float(share)) for kind, share in enumerate(by_app)}

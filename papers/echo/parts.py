@@ -10,21 +10,10 @@ import numpy as np
 
 from papers.echo.chains import transitions
 from papers.echo.deviations import PERCENTS
-from papers.echo.studies import (
-    Figures,
-    averages,
-    cloud,
-    december,
-    levels,
-    locality,
-    one_rack,
-    pair,
-    server_over_time,
-    subsets,
-)
+from papers.echo.studies import Figures, averages, cloud, levels, server_over_time, subsets
 from papers.echo.systems import COMBINE, DAY_BINS, WEBSEARCH, window_of_bins
 from papers.figures.rows import Part, RequiredRow, unreproduced
-from papers.figures.tables import StatedRow, Value, exact, given, level, levels as rows_of, once, order, study
+from papers.figures.tables import StatedRow, Value, exact, level, levels as rows_of, once, order, study
 
 # Of the reported runs. Those from 7000 and 7100 showed peaks and bands that were counted wrongly.
 FIRST_SEED: Final = 7200
@@ -36,20 +25,6 @@ PAIRS_LOST: Final = (
     "over all pairs of servers: the weights of pairs in different racks vary by half of their mean here, and "
     "the chain keeps none of them"
 )
-SAME_WEEK: Final = (
-    "what is generated is compared with the traffic that trained the chain, so only chance is left, which "
-    "is small for so many requests; the source does not say what its deviations are made of"
-)
-LOADS_C1: Final[Mapping[str, tuple[float, ...]]] = {
-    "A": (3.8, 4.2, 4.5, 5.5, 5.8),
-    "B": (4.3, 5.6, 6.2, 6.3, 6.3),
-    "C": (2.3, 2.5, 2.7, 3.1, 3.0),
-    "D": (2.9, 3.4, 3.5, 4.2, 4.1),
-}
-TABLE_C2: Final[Mapping[str, tuple[float, ...]]] = {
-    "Websearch": (7.2, 5.9, 4.2, 3.9, 3.8),
-    "Combine": (8.5, 6.9, 5.3, 4.4, 4.4),
-}
 TABLE_C3: Final[Mapping[str, tuple[tuple[float, ...], ...]]] = {
     "Websearch": (
         (1.2, 2.4, 5.7, 6.8, 6.6),
@@ -88,7 +63,6 @@ REAL_TRAFFIC: Final = RequiredRow(
     reason="reproductions read no files: kwiken traffic fit and kwiken traffic judge say it of any traces, "
     "and docs/allocate/traffic.md has their figures for two real days",
 )
-DRAWN: Final = "drawn so: a constant of the synthetic systems"
 Results = Mapping[Any, Mapping[str, Any]]  # of one seed: by system, figures by name
 
 
@@ -137,42 +111,6 @@ SERVER: Final = (
 )
 
 
-def _december() -> Iterator[StatedRow]:
-    for name in ("Websearch", "Combine", "Render"):
-        metric = f"{name}: weekend over weekday, %"
-        yield given(level("Figure C.2a", metric, f"{name} weekend", "15 to 18", DRAWN, scale=100))
-        metric = f"{name}: last two weeks of December over the others, %"
-        yield given(level("Figure C.2a", metric, f"{name} late", "10 to 15", DRAWN, scale=100))
-        yield level("Figure C.4", f"{name}: peaks of a day", f"{name} peaks", "2")
-        yield level("Figure C.2a", f"{name}: bands in a month", f"{name} bands", "31")
-        yield given(level("Figure C.3", f"{name}: load of a server, MB/s", f"{name} load", note=DRAWN))
-
-
-def _locality() -> Iterator[StatedRow]:
-    for system in SYSTEMS:
-        name = system.name
-        for figure, metric, key, source in (
-            ("Figure C.2b", "share in the same rack, %", "rack", "diagonal"),
-            ("Figure C.2b", "share in the same or next racks, %", "near", "diagonal"),
-            ("Figure C.3", "servers that send most far away, %", "talkers", "few"),
-            ("Figure C.5", "distance of two months, %", "months", ""),
-            ("Figure C.7", "distance of two weeks, %", "weeks", ""),
-            ("Figure C.8", "distance of two days, %", "days", ""),
-        ):
-            one = level(figure, f"{name}: {metric}", (system, key), source, scale=100)
-            yield given(one) if figure == "Figure C.2b" else one
-    yield order(
-        "Figure C.5",
-        "Websearch: months are more alike than days",
-        lambda by: by[WEBSEARCH]["months"] < by[WEBSEARCH]["days"],
-    )
-    yield order(
-        "Figure C.6",
-        "Combine's months differ more than Websearch's",
-        lambda by: by[COMBINE]["months"] > by[WEBSEARCH]["months"],
-    )
-
-
 def _table(
     figure: str, name: str, value: tuple[Any, ...], sources: Sequence[float], note: str = WORLD
 ) -> Iterator[StatedRow]:
@@ -182,25 +120,9 @@ def _table(
         yield level(figure, metric, (*value, number), f"{source:g}", note, scale=100)
 
 
-def _one_rack() -> Iterator[StatedRow]:
-    for name, sources in LOADS_C1.items():
-        yield from map(given, _table("Table C.1", f"load {name}", (name,), sources, SAME_WEEK))
-    yield given(
-        level(
-            "Figure C.10",
-            "largest deviation of any load, %",
-            lambda one: max(max(one[name]) for name in LOADS_C1),
-            "< 7",
-            SAME_WEEK,
-            scale=100,
-        )
-    )
-
-
 def _averages() -> Iterator[StatedRow]:
     for system in SYSTEMS:
         name = system.name
-        yield from map(given, _table("Table C.2", name, (system, "averages"), TABLE_C2[name], SAME_WEEK))
         for key, sources, note in (
             ("time", ("< 4", "< 7.3"), WORLD),
             ("space", ("< 5.2", "< 9.8"), PAIRS_LOST),
@@ -214,7 +136,7 @@ def _averages() -> Iterator[StatedRow]:
     yield order(
         "Figure C.16",
         "space above time above averages, Combine",
-        lambda by: by[COMBINE]["space"][0] > by[COMBINE]["time"][0] > by[COMBINE]["averages"][-1],
+        lambda by: by[COMBINE]["space"][0] > by[COMBINE]["time"][0] > by[COMBINE]["averages"],
     )
 
 
@@ -237,17 +159,6 @@ def _worst(system: object, key: str, by: Results) -> float:
     return max(float(by[system][f"{key} S{number}"][-1]) for number in range(1, 5))
 
 
-PAIR: Final = (
-    *(
-        level("Figure C.13", f"pair of servers, both directions, {day}, %", day, source, scale=100)
-        for day, source in (("weekday", "12.2"), ("weekend", "8.9"))
-    ),
-    order(
-        "Figure C.13",
-        "a pair deviates more than the servers' averages on both days",
-        lambda one: all(one[day] > one[f"{day} averages"] for day in ("weekday", "weekend")),
-    ),
-)
 CLOUD_ENTRIES: Final[tuple[tuple[str, Value, str], ...]] = (
     ("totals with the cloud node, % of the system's", "with", "kept"),
     ("the same, of the worst server, %", "with worst", "kept"),
@@ -276,12 +187,8 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
     return (
         once("counts", counts, COUNTS),
         spread("server", server_over_time, rows=SERVER),
-        spread("december", december, rows=_december()),
-        spread("locality", locality, rows=_locality(), cases=SYSTEMS),
-        spread("one rack", one_rack, rows=_one_rack()),
         spread("averages", averages, rows=_averages(), cases=SYSTEMS),
         spread("subsets", subsets, rows=_subsets(), cases=SYSTEMS),
-        spread("pair", pair, rows=PAIR),
         spread("cloud", cloud, rows=CLOUD),
         spread("levels", levels, rows=LEVELS),
         unreproduced((REAL_TRAFFIC,)),

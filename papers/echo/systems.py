@@ -1,14 +1,13 @@
-"""Synthetic data centres with the features that the source reports: Websearch, Combine, Render, and one rack.
+"""Synthetic data centres with the features that the source reports: Websearch and Combine.
 
 All constants were fixed before the first comparison, from the source's findings where it states any:
-daily peaks at 15 and 21 o'clock, weekends 16.5% higher, the last two weeks of December 12.5% higher,
-Combine busier than Render busier than Websearch, most traffic in the same or a next rack, few servers
-that talk to all.
+daily peaks at 15 and 21 o'clock, weekends 16.5% higher, Combine busier than Websearch, most traffic in the
+same or a next rack, few servers that talk to all.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -20,7 +19,6 @@ BIN_S: Final = 300
 DAY_BINS: Final = 288
 SERVERS: Final = 48  # of a rack
 WEEKEND: Final = 1.165  # load of a weekend day over that of a weekday
-LATE_DECEMBER: Final = 1.125  # load of its last two weeks over that of the others
 PEAK_HOURS: Final = (15.0, 21.0)
 PEAK_HEIGHT: Final = 0.5  # of each peak, over the floor of the day
 PEAK_WIDTH_H: Final = 2.0
@@ -30,7 +28,6 @@ SERVER_SPREAD: Final = 0.1  # of the log of the load by server inside of a rack
 PAIR_SHAPE: Final = 4.0  # of the gamma distribution of the weight of a pair: coefficient of variation 0.5
 HEAVY: Final = 0.003  # share of the servers far above the others
 HEAVY_FACTOR: Final = 10.0
-REQUEST_MB: Final = 0.002
 
 
 @dataclass(frozen=True)
@@ -44,8 +41,6 @@ class System:
         next_rack: share that goes to the racks beside it.
         in_group: share that goes to other racks of its group.
         talkers: number of servers that talk to all others alike.
-        monthly: standard deviation of `in_rack` from month to month.
-        daily: standard deviation of the log of a rack's pair weight from day to day.
     """
 
     name: str
@@ -56,15 +51,11 @@ class System:
     next_rack: float
     in_group: float
     talkers: int
-    monthly: float
-    daily: float
     servers: int = SERVERS
 
 
-WEBSEARCH: Final = System("Websearch", 20, 5, 2.0, 0.60, 0.20, 0.12, 4, 0.0, 0.25)
-COMBINE: Final = System("Combine", 12, 4, 6.0, 0.55, 0.20, 0.15, 3, 0.12, 0.25)
-RENDER: Final = System("Render", 10, 5, 4.0, 0.58, 0.20, 0.14, 3, 0.05, 0.25)
-WEBMAIL: Final = System("Webmail", 1, 1, 8.0, 1.0, 0.0, 0.0, 1, 0.0, 0.0, servers=24)
+WEBSEARCH: Final = System("Websearch", 20, 5, 2.0, 0.60, 0.20, 0.12, 4)
+COMBINE: Final = System("Combine", 12, 4, 6.0, 0.55, 0.20, 0.15, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,15 +107,6 @@ def _destinations(system: System, racks: Racks, weight: Floats, rng: np.random.G
     shares[talkers] = pair[talkers]
     shares[:, talkers] *= 1.0 + 0.5 * (system.racks > 1)
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def of_month(system: System, rng: np.random.Generator) -> System:
-    """The system as it is in one month: its locality moves, if it does."""
-    moved = float(np.clip(system.in_rack + system.monthly * rng.standard_normal(), 0.2, 0.8))
-    factor = (1.0 - moved) / (1.0 - system.in_rack) if system.in_rack < 1 else 1.0
-    return replace(
-        system, in_rack=moved, next_rack=system.next_rack * factor, in_group=system.in_group * factor
-    )
 
 
 def profile(day: int) -> Floats:

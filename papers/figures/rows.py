@@ -48,14 +48,12 @@ class RowKind(StrEnum):
     BOUND: a measured value with a bound that was stated before: `met` or `missed`.
     ORDER: an order of alternatives, `held` in at least 7 of 8 seeds or `failed`; a tie holds nothing.
     EXACT: a closed form, `met` if it is the printed value up to rounding, else `missed`.
-    INPUT: a constant that the generator was given, or what follows from one alone: counts for nothing.
     UNSTATED: a measured value without one of the source to compare with: counts for nothing.
     """
 
     BOUND = "bound"
     ORDER = "order"
     EXACT = "exact"
-    INPUT = "input"
     UNSTATED = "unstated"
 
 

@@ -21,7 +21,6 @@ COLUMNS: Final = (
     "order held",
     "order failed",
     "exact",
-    "input",
     "no value stated",
     "missing",
 )
@@ -41,7 +40,7 @@ def counts(rows: Iterable[FigureRow], missing: Sequence[MissingRow] = ()) -> dic
         if one.kind is RowKind.EXACT and one.verdict is RowVerdict.MET:
             found["exact"] += 1
         elif one.verdict is RowVerdict.NONE:
-            found["input" if one.kind is RowKind.INPUT else "no value stated"] += 1
+            found["no value stated"] += 1
         else:
             found[_WORDS[one.verdict]] += 1
     return {column: found[column] for column in COLUMNS}

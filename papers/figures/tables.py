@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,6 @@ __all__ = [
     "above",
     "difference",
     "exact",
-    "given",
     "level",
     "levels",
     "once",
@@ -121,11 +120,6 @@ def difference(first: Value, second: Value) -> Callable[[Any], float]:
 def above(first: Value, second: Value) -> Callable[[Any], bool]:
     """Value of an order: whether one value of a seed's result is above another."""
     return lambda result: bool(obtained(first, result) > obtained(second, result))
-
-
-def given(row: StatedRow) -> StatedRow:
-    """The row as an input: its value was given to the generator, or follows from what was."""
-    return replace(row, kind=RowKind.INPUT)
 
 
 def pooled(

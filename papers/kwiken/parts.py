@@ -24,7 +24,7 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         reissues.other_populations(),
         reissues.curves_part(0),
         *incomplete.parts(0),
-        heat_part(0),
+        heat_part(seeds),
         *late_parts(0),
         combined.part(0, dags=3),
         scatter_part(0),

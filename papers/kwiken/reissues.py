@@ -31,7 +31,6 @@ from papers.kwiken.shape import (
     Shape,
     curve_plot,
     shape_of,
-    shape_plots,
     shape_rows,
 )
 from papers.kwiken.trial.dag_trial import DagTrial
@@ -185,7 +184,7 @@ def conclude(seeds: list[list[DagResult]]) -> Findings:
             *_split_rows(dags),
             *_order_rows(seeds),
         ),
-        plots=(*shape_plots(shapes), _budget_plot(dags), _percentile_plot(dags), _split_plot(dags)),
+        plots=(_budget_plot(dags), _percentile_plot(dags), _split_plot(dags)),
     )
 
 
@@ -322,7 +321,7 @@ def _split_plot(dags: list[DagResult]) -> Plot:
 
 
 FIGURES: Final = (
-    *(f"Figure 2.{one}" for one in (2, 3, 4, 5)),
+    "Figure 2.5",
     *(f"Figure 5.{one}" for one in ("5a", "5b", "7b", "9")),
     "Equation 5.2",
     "Section 5.2",

@@ -18,7 +18,6 @@ from papers.figures.tables import (
     StatedRow,
     above,
     exact,
-    given,
     level,
     once,
     order,
@@ -271,7 +270,6 @@ def _measured() -> Iterator[StatedRow]:
     for name in ("kwiken gaussian", "kwiken best"):
         metric = f"scores inside of 16, {name}, {two} measured"
         yield level(figure, metric, ("2a", f"{name} {two}"))
-    yield given(pooled(figure, "scores inside of 16, ideal", lambda _: 16.0, "drawn above", ""))
     lsh, rival, best = (("2a", f"{name} {two}") for name in (*BOTH, "kwiken best"))
     yield level(
         figure,

@@ -1,8 +1,7 @@
-"""Statistical selection of servers, and the local cluster: Figure 3.3 and Table 3.3 of Paragon."""
+"""Statistical selection of servers: Figure 3.3 of Paragon."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Final
@@ -15,24 +14,16 @@ from kwiken.allocator.placement.request import request_for
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.sampling.sample_size import draws_for
 from papers.figures.rows import Part
-from papers.figures.tables import StatedRow, exact, given, once, pooled, study
+from papers.figures.tables import StatedRow, exact, once, pooled, study
 from papers.worlds.fleet.catalogue import SCENARIOS
 from papers.worlds.schedulers.statistical import colocation_quality
 
 CANDIDATES: Final = (16, 64, 128)
-DRAWS: Final = 20_000
 BEST_TENTH: Final = 0.9  # quantile of quality
 GUARANTEES: Final = ((0.9, 1e-6, "128"), (0.9, 1e-3, "64"), (0.95, 1e-3, ""), (0.6, 1e-2, ""))
 RESIDENTS: Final = 1500  # applications that are on the 1,000 servers when candidates are drawn
 NEWCOMERS: Final = 50
 WORLD: Final = "cloud-low"
-
-
-def uniform_misses(candidates: int, seed: int) -> float:
-    """Share of draws in which none of some candidates with uniform quality is among the best tenth."""
-    rng = np.random.default_rng([seed, candidates])
-    best = rng.uniform(0, 1, (DRAWS, candidates)).max(axis=1)
-    return float((best < BEST_TENTH).mean())
 
 
 def real_misses(seed: int) -> dict[int, float]:
@@ -75,15 +66,15 @@ def guarantees() -> dict[float, dict[float, int]]:
     return found
 
 
-def _misses(quality: str, of: str, note: str, digits: int) -> Iterator[StatedRow]:
+def _misses() -> Iterator[StatedRow]:
     for candidates in CANDIDATES:
-        metric = f"no candidate of {candidates} in the best tenth, {quality}, % of {of}"
-        value, source = partial(_mean_misses, candidates, digits), f"{100 * BEST_TENTH**candidates:.4g}"
-        yield pooled("Figure 3.3", metric, value, source, note)
+        metric = f"no candidate of {candidates} in the best tenth, the scheduler's quality, % of newcomers"
+        value, source = partial(_mean_misses, candidates), f"{100 * BEST_TENTH**candidates:.4g}"
+        yield pooled("Figure 3.3", metric, value, source, SERVERS)
 
 
-def _mean_misses(candidates: int, digits: int, seeds: list[dict[int, float]]) -> float:
-    return round(100 * float(np.mean([each[candidates] for each in seeds])), digits)
+def _mean_misses(candidates: int, seeds: list[dict[int, float]]) -> float:
+    return round(100 * float(np.mean([each[candidates] for each in seeds])), 2)
 
 
 GUARANTEED: Final = tuple(
@@ -96,34 +87,16 @@ GUARANTEED: Final = tuple(
     )
     for quality, failure, source in GUARANTEES
 )
-LAW: Final = "drawn by the source's law: 0.9 to the power of the number of candidates"
 SERVERS: Final = "1,000 simulated servers with 1,500 applications at random; 50 newcomers for each seed"
 
 
-def cluster_sums(_: int) -> tuple[int, float, float]:
-    """Servers, cores and memory of the local cluster."""
-    cluster = SCENARIOS["local-low"].draw(0).scenario.cluster
-    return len(cluster.nodes), math.fsum(cluster.cores.tolist()), math.fsum(cluster.memory_gb.tolist())
-
-
-CLUSTER: Final = (
-    exact("Table 3.3", "servers of the local cluster", (0,), "40"),
-    exact("Table 3.3", "cores of the local cluster", (1,), "178"),
-    exact("Table 3.3", "memory of the local cluster, GB", (2,), "696"),
-)
-
-
 def selections(seeds: int) -> tuple[Part, ...]:
-    """Parts on selection by candidates, and on the cluster.
+    """Parts on selection by candidates.
 
     Args:
         seeds: number of draws to average over, counted from 0.
     """
-    uniform = map(given, _misses("uniform quality", "draws", LAW, 4))
-    real = _misses("the scheduler's quality", "newcomers", SERVERS, 2)
     return (
-        study("uniform candidates", uniform_misses, seeds, uniform, cases=CANDIDATES),
         once("guarantees", guarantees, GUARANTEED),
-        study("real candidates", real_misses, seeds, real),
-        study("local cluster", cluster_sums, 1, map(given, CLUSTER)),
+        study("real candidates", real_misses, seeds, _misses()),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from papers.figures.rows import Part, unreproduced
 from papers.quasar.phases import phases
 from papers.quasar.required import REQUIRED
-from papers.quasar.reservations import reservations
 from papers.quasar.scheduling import comparisons
 from papers.quasar.tables import tables
 
@@ -20,6 +19,5 @@ def all_parts(seeds: int) -> tuple[Part, ...]:
         *tables(seeds),
         *comparisons(seeds),
         *phases(seeds),
-        *reservations(seeds),
         unreproduced(REQUIRED),
     )

@@ -94,7 +94,13 @@ REQUIRED: Final = (
         "below 20 of 80 reserved",
         "a measurement of one company's cluster",
     ),
-    RequiredRow("Figure 4.1, reservations", "Figure 4.1", "reservations over the need, mean"),
+    RequiredRow(
+        "Figure 4.1, reservations",
+        "Figure 4.1",
+        "reservations over the need, mean",
+        "2.94",
+        "the model of users is given this value",
+    ),
     RequiredRow(
         "Figure 4.2",
         "Figure 4.2",

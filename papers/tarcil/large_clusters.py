@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -52,18 +52,18 @@ def large(seed: int) -> dict[str, float]:
         kinds = drawn_kinds(KINDS, PLATFORMS, rng)
         units = UnitCluster(rng.choice(SIZES, 400).tolist(), rng.integers(PLATFORMS, size=400).tolist())
         load = mixed_jobs(JOBS, len(units) / 4178 * SCALE, rng)
-        looks: list[tuple[float, float, Floats]] = []
+        looks: list[Floats] = []
 
         def look(
-            now: float,
+            _: float,
             running: Mapping[int, TaskKind],
             units: UnitCluster = units,
-            looks: list[tuple[float, float, Floats]] = looks,
+            looks: list[Floats] = looks,
         ) -> None:
             if len(looks) < MAX_LOOKS:
                 sample = list(running.items())[:: max(len(running) // 500, 1)]
                 quality = np.array([quality_of(units, unit, kind) for unit, kind in sample])
-                looks.append((now, len(running) / len(units), quality))
+                looks.append(quality)
 
         out = simulate(units, kinds, load, POLICIES[manager], seed=seed, look=look, look_every_s=2000.0)
         assert load.job is not None
@@ -82,11 +82,8 @@ def large(seed: int) -> dict[str, float]:
 MAX_LOOKS: Final = 4  # at 2,000, 4,000, 6,000 and 8,000 s
 
 
-def _add_looks(found: dict[str, float], manager: str, looks: list[Any]) -> None:
-    middle = looks[1:3] or looks
-    found[f"busy {manager}"] = float(np.mean([busy for _, busy, _ in middle])) if middle else 0.0
-    _, busy, quality = looks[-1] if looks else (0.0, 0.0, np.ones(1))
-    found[f"late busy {manager}"] = busy
+def _add_looks(found: dict[str, float], manager: str, looks: list[Floats]) -> None:
+    quality = looks[-1] if looks else np.ones(1)
     found[f"high {manager}"] = float((quality >= 0.9).mean())  # noqa: PLR2004 - of the source
     found[f"low {manager}"] = float((quality < 0.4).mean())  # noqa: PLR2004
 

@@ -17,7 +17,6 @@ from papers.paragon.tables import tables as paragon_tables
 from papers.quasar import scheduling as quasar_scheduling
 from papers.quasar.phases import phases
 from papers.quasar.required import REQUIRED as OF_QUASAR
-from papers.quasar.reservations import reservations
 from papers.quasar.tables import tables as quasar_tables
 from papers.scenarios import Figures, simulated
 
@@ -65,7 +64,7 @@ def quasar_rows() -> list[FigureRow]:
     stated = quasar_scheduling.compared(quasar_scheduling.SCENARIOS[0])
     rows = list(study("one", simulated, 1, stated).conclude([figures]).rows)
     rows += phases(1)[0].conclude([(1.0, 1.0)] * 5).rows
-    return rows + rows_of(*quasar_tables(1), *reservations(1))
+    return rows + rows_of(*quasar_tables(1))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kwiken.base.errors import InputError
 from papers.figures.bounds import Bound, stated_bound
 from papers.figures.rows import Reproduction, RowKind, RowVerdict, order_row, row, run
 from papers.figures.summary import counts, largest_misses, rows_of, summary_page
-from papers.figures.tables import PlotLine, PlotOf, exact, given, level, once, order, study
+from papers.figures.tables import PlotLine, PlotOf, exact, level, once, order, study
 from papers.sources import NAMES, reproduction
 
 
@@ -62,8 +62,6 @@ def test_a_row_is_judged_by_its_kind() -> None:
     assert (met.kind, met.verdict, missed.verdict) == (RowKind.BOUND, RowVerdict.MET, RowVerdict.MISSED)
     own = row("Figure 1", "x", 12.0, source="10", bound=Bound(high=13.0))
     assert own.verdict is RowVerdict.MET
-    constant = row("Figure 1", "x", 10.0, source="10", kind=RowKind.INPUT)
-    assert (constant.kind, constant.verdict) == (RowKind.INPUT, RowVerdict.NONE)
     assert row("Table 1", "x", 1090.0, source="1090", kind=RowKind.EXACT).verdict is RowVerdict.MET
     assert row("Table 1", "x", 0.000793, source="0.001", kind=RowKind.EXACT).verdict is RowVerdict.MET
     assert row("Table 1", "x", 1150.0, source="1090", kind=RowKind.EXACT).verdict is RowVerdict.MISSED
@@ -100,7 +98,6 @@ def tables(seeds: int) -> Reproduction:
         level("Figure 1", "twice of 3", (3, "twice"), "6"),
         level("Figure 1", "seed", (1, "seed"), note="of its own"),
         order("Figure 2", "3 before 1", lambda by: by[3]["twice"] > by[1]["twice"]),
-        given(level("Figure 2", "given", (1, "twice"), "50")),
     )
     plot = PlotOf("Figure 3", "lines", "x", "y", (PlotLine("twice", [1, 3], [(1, "twice"), (3, "twice")]),))
     first = study("cases", doubled, seeds, rows, cases=(1, 3), plots=(plot,), note="common", first_seed=10)
@@ -111,11 +108,10 @@ def tables(seeds: int) -> Reproduction:
 
 def test_stated_rows_take_their_values_from_results_by_case_and_seed() -> None:
     found = run(tables(3))
-    twice, seed, ordered, constant_row, closed = found.rows
+    twice, seed, ordered, closed = found.rows
     assert (twice.ours, twice.verdict, twice.note) == (6.0, RowVerdict.MET, "common")
     assert (seed.ours, seed.low, seed.high, seed.note) == (11.0, 10.0, 12.0, "of its own")
     assert (ordered.ours, ordered.verdict) == (3.0, RowVerdict.HELD)
-    assert (constant_row.kind, constant_row.verdict) == (RowKind.INPUT, RowVerdict.NONE)
     assert (closed.kind, closed.verdict) == (RowKind.EXACT, RowVerdict.MET)
     assert found.plots[0].series[0].y == [2.0, 6.0]
 
@@ -157,35 +153,18 @@ def test_a_summary_counts_what_the_results_hold() -> None:
         "order held": 1,
         "order failed": 0,
         "exact": 1,
-        "input": 1,
         "no value stated": 1,
         "missing": 0,
     }
     assert largest_misses(every)[0] == missed
     page = "\n".join(summary_page({"tiny": read}))
-    assert "| tiny | 1 | 2 | 1 | 0 | 1 | 1 | 1 | 0 |" in page
+    assert "| tiny | 1 | 2 | 1 | 0 | 1 | 1 | 0 |" in page
 
 
 @pytest.mark.parametrize("content", [b"{", b'[{"figure": 3}]', b'{"rows": []}'])
 def test_results_that_are_no_list_of_rows_are_refused_by_name(content: bytes) -> None:
     with pytest.raises(InputError, match=r"tiny\.json"):
         rows_of(content, "tiny.json")
-
-
-@pytest.mark.parametrize(
-    ("name", "figure"),
-    [
-        ("quasar", "4.1"),
-        ("paragon", "Table 3.3"),
-        ("arq", "Table 6.1"),
-        ("kwiken", "5.2"),
-    ],
-)
-def test_what_a_generator_was_given_counts_for_nothing(name: str, figure: str) -> None:
-    rows = run(reproduction(name, seeds=1).only(figure)).rows
-    assert rows
-    assert {one.kind for one in rows} == {RowKind.INPUT}
-    assert set(counts(rows)) - {column for column, count in counts(rows).items() if not count} == {"input"}
 
 
 def test_bounds_of_specifications_are_marked_where_they_are_missed() -> None:

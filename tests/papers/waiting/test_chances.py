@@ -13,12 +13,24 @@ from hypothesis import given, settings, strategies as st
 from kwiken.base.errors import InputError
 from papers.worlds.waiting.lines.budgets import Slack, slack_s, waiting_budget_s
 from papers.worlds.waiting.lines.busy_times import BusyTimes
-from papers.worlds.waiting.lines.chances import chance_of_releases, stationary_chance, time_for
-from papers.worlds.waiting.lines.distributions import BusyFamily, empirical, exponential, fitted, normal
+from papers.worlds.waiting.lines.chances import chance_of_releases, time_for
+from papers.worlds.waiting.lines.distributions import (
+    BusyFamily,
+    BusyTime,
+    empirical,
+    exponential,
+    fitted,
+    normal,
+)
 from papers.worlds.waiting.lines.quality_classes import equal_classes, quantile_classes
 from papers.worlds.waiting.lines.switching import LineProspect, best_value, stopping_values
 
 SOURCE = normal(2601.0, 390.0)
+
+
+def stationary_chance(busy: BusyTime, slots: int, within_s: float, ahead: int = 0) -> float:
+    """Probability that a slot is free for a job, where the ages of the busy slots are not known."""
+    return chance_of_releases([busy.rest_within(within_s)] * slots, ahead + 1)
 
 
 def test_the_sources_two_figures_agree() -> None:

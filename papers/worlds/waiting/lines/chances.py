@@ -42,18 +42,6 @@ def chance_of_releases(chances: Sequence[float], needed: int) -> float:
     return max(0.0, 1.0 - math.fsum(fewer))
 
 
-def stationary_chance(busy: BusyTime, slots: int, within_s: float, ahead: int = 0) -> float:
-    """Probability that a slot is free for a job, where the ages of the busy slots are not known.
-
-    Args:
-        busy: distribution of busy times.
-        slots: number of busy slots.
-        within_s: time from now on, in seconds.
-        ahead: number of jobs that are served before.
-    """
-    return chance_of_releases([busy.rest_within(within_s)] * slots, ahead + 1)
-
-
 def time_for(chance: Chance, probability: float, longest_s: float) -> float:
     """Time by which a slot is free with some probability, in seconds; infinite if not by the longest.
 
