@@ -72,13 +72,12 @@ def _requests(advice: Advice) -> str:
 def headline(advice: Advice) -> str:
     """The most useful answer in a line.
 
-    There are six cases: 1. a replica is slower than the others; 2. another cause is known that copies do not
-    mend; 3. copies cut p99, for certain or on a condition; 4. what makes the tail is known; 5. nothing is in
-    excess; 6. there is hardly a tail.
+    There are seven cases: 1. a replica is slower than the others; 2. another cause is known that copies do
+    not mend; 3. there is hardly a tail; 4. copies cut p99, for certain or on a condition; 5. a stage needs a
+    second replica; 6. nothing is in excess; 7. what makes the tail is known.
     """
-    if advice.slow_replicas:
-        return f"{advice.service}: {replica_words(advice.slow_replicas[0])}"
-    cause = _cause_words(advice)
+    replicas = advice.slow_replicas
+    cause = replica_words(replicas[0]) if replicas else _cause_words(advice)
     if cause:
         return f"{advice.service}: {cause}"
     if not advice.tailed and advice.tail_ratio is not None and advice.slow[-1].during_s is None:
@@ -88,6 +87,9 @@ def headline(advice: Advice) -> str:
         where = _joined(list(dict.fromkeys(each.service for each in advice.settings))[:MAX_NAMED])
         told = f"{percent(advice.budget)} of extra work at {where} cuts p99 by {percent(cut, places=0)}"
         return f"{advice.service}: {told}{f', {IF_USUAL}' if advice.unshown else ''}"
+    act = _first_act(advice)[1]
+    if act:
+        return f"{advice.service}: {act[:1].lower()}{act[1:]}"
     if advice.first is None:
         return f"{advice.service}: no service makes slow requests slow"
     first = advice.first
@@ -109,7 +111,7 @@ def _tail(advice: Advice) -> str:
 def _gain(advice: Advice) -> str:
     """Sentence on what the budget buys.
 
-    There are six cases: 1. nothing was judged; 2. no call has a second replica to go to; 3. p99 stays where
+    There are six cases: 1. no call has a second replica to go to; 2. nothing was judged; 3. p99 stays where
     it is; 4. the interval of the cut contains 0; 5. the plan made p99 worse; 6. it lowered p99.
     """
     condition = f"{_capital(IF_USUAL)}: " if advice.unshown and advice.doubt is None else ""
@@ -122,6 +124,8 @@ def _bought(advice: Advice) -> str:  # noqa: PLR0911 - a return for each case
 
     share = percent(advice.budget)
     found = advice.judgement
+    if advice.doubt is Doubt.ONE_REPLICA:
+        return "Nothing: no call that may be copied has another replica to go to."
     if found is None:
         return f"What {share} of extra work buys cannot be told: {_reason(advice)}."
     plan, even = found.arm("plan"), found.arm("even")
@@ -130,9 +134,6 @@ def _bought(advice: Advice) -> str:  # noqa: PLR0911 - a return for each case
     moved = f"from {now} to {then}"
     between = f"90% interval {percent(cut.low, places=0)} to {percent(cut.high, places=0)}"
     rests = f"{'only ' if advice.behind_p99 < MIN_BEHIND_P99 else ''}{count(advice.behind_p99, 'request')}"
-    if advice.doubt is Doubt.ONE_REPLICA:
-        would = f"{share} would take p99 of the later half {moved} ({between}, on {rests})"
-        return f"With one replica of each service, nothing. If each had a second one, {would}."
     if advice.doubt is Doubt.NO_COPIES:
         seen = f"takes p99 of the later half {moved} ({between}, on {rests})"
         return f"Nothing that shows: with {share}, a plan of the earlier half {seen}."
@@ -199,7 +200,7 @@ def _changes(advice: Advice, plan_file: str | None) -> str:  # noqa: PLR0911 - a
     if advice.doubt is Doubt.WORSE:
         return "Nothing: the plan made p99 of later requests worse."
     if advice.doubt is Doubt.ONE_REPLICA:
-        return "No copies yet: all calls went to one replica of each service. Add a second, then ask again."
+        return "No copies: the calls that could get them do not make the tail, and went to one replica each."
     if advice.doubt is Doubt.NO_COPIES and advice.judgement is not None:
         return "No copies: they leave p99 of later requests where it is."
     if not advice.settings:
@@ -269,14 +270,19 @@ def _capital(text: str) -> str:
 
 
 def _measure(advice: Advice) -> str:
-    done = _first_act(advice)[0]  # said as what to change
-    steps = [step for step in advice.steps if step is not done]
+    steps = further_steps(advice)
     if not steps:
         return "Nothing: these traces answer the question."
     told, more = step_words(steps[0], most=MAX_NAMED), len(steps) - 1
     if not more:
         return f"{told}."
     return f"{told}; {more} further {'step' if more == 1 else 'steps'} at the end."
+
+
+def further_steps(advice: Advice) -> list[NextStep]:
+    """Steps but for the one that is the answer to what to change."""
+    done = _first_act(advice)[0]
+    return [step for step in advice.steps if step is not done]
 
 
 def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 - a case for each step

@@ -10,6 +10,7 @@ from kwiken.apps.report.advice_words import (
     QUESTIONS,
     advice_sentences,
     beyond_budget,
+    further_steps,
     headline,
     step_words,
 )
@@ -19,7 +20,6 @@ from kwiken.apps.report.model.number_format import ms, percent
 from kwiken.apps.report.model.page import Card, Figure, Page, Row, Section, Table
 from kwiken.apps.report.page_of_judgement import spending_table
 from kwiken.apps.report.sections.excess import excess_table
-from kwiken.tail.advice.contents import Doubt
 
 if TYPE_CHECKING:
     from kwiken.tail.advice.contents import Advice, RequestKind
@@ -60,7 +60,7 @@ def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
             Section(
                 id="next",
                 title=QUESTIONS[4],
-                words=tuple(f"{step_words(step)}." for step in advice.steps) or (told[4],),
+                words=tuple(f"{step_words(step)}." for step in further_steps(advice)) or (told[4],),
             ),
         ),
     )
@@ -82,8 +82,6 @@ def _cards(advice: Advice) -> tuple[Card, ...]:
             between += f": {beyond_budget(advice.judgement)}"
         # A card claims no more than the text.
         value = percent(cut.share) if advice.doubt is None else "not certain"
-        if advice.doubt is Doubt.ONE_REPLICA:
-            value = "needs a second replica"
         cards.append(Card("after", "p99 cut on later requests", value, between))
     return tuple(cards)
 
@@ -148,8 +146,6 @@ def worth_table(advice: Advice) -> Table:
         largest = advice.knee == max(each.budget for each in advice.worth)
         beyond = "buys most" if largest else "buys nearly as much as any larger budget"
         caption += f"{100 * advice.knee:.3g}% {beyond}."
-    if advice.doubt is Doubt.ONE_REPLICA:
-        caption += " All of this is if each service had a second replica."
     strong = () if advice.knee is None else (f"{100 * advice.knee:.3g}%",)
     return Table(head=WORTH_HEAD, body=body, caption=caption, strong=strong)
 

@@ -138,7 +138,7 @@ def _read(
 
 def _show(found: Advice, plan_file: str | None) -> None:
     """Print the five answers, then the tables and steps that have no room in them."""
-    from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, step_words
+    from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, further_steps, step_words
     from kwiken.apps.report.sections.excess import excess_table
 
     told = advice_sentences(found, plan_file)
@@ -168,9 +168,10 @@ def _show(found: Advice, plan_file: str | None) -> None:
             for each in found.settings
         ]
         print_table("Settings to change", SETTINGS_HEAD, cells)
-    if len(found.steps) > 1:
+    steps = further_steps(found)
+    if len(steps) > 1:
         say("", "What to measure next:")
-        for step in found.steps:
+        for step in steps:
             say(f"- {step_words(step)}.")
 
 

@@ -124,8 +124,8 @@ def advise(
 
     Returns:
         The advice, and the plan that states its settings; None where no plan can be made, where the one of
-        the earlier half made p99 of the later half worse, or where no call that may be copied has a second
-        replica to go to.
+        the earlier half made p99 of the later half worse, or where its gain is in doubt and another step
+        comes first.
 
     Raises:
         InputError: for a budget or a share out of range, a time as `explain_time` refuses it, a profile
@@ -135,35 +135,27 @@ def advise(
         raise InputError(f"must be a share above 0 and at most 1, not {budget}", where="budget")
     if not 0 < sampled <= 1:
         raise InputError(f"must be a share above 0 and at most 1, not {sampled}", where="sampled")
-    lone = tuple(stage.name for stage in profile.stages if stage.reissuable and stage.lone)
-    doubt, able = _unplannable(profile), profile
-    # Without a second replica anywhere, the answer is what copies would buy if each stage had one.
-    hypothetical = doubt is None and all(stage.lone for stage in profile.stages if stage.reissuable)
-    if hypothetical:
-        able = replace(profile, stages=tuple(replace(stage, replicas=None) for stage in profile.stages))
+    doubt = _unplannable(profile)
     # No insurance: who reads an advice asks for what is seen to help.
     budgets = Budgets(reissue=budget or BUDGETS[-1])
     settings = PlanSettings(budgets=budgets, created=created, insurance=0.0, seed=seed)
-    halves = None if doubt is not None else _halves(able, settings, sampled)
+    halves = None if doubt is not None else _halves(profile, settings, sampled)
     worth = () if halves is None else halves.worth(BUDGETS if budget is None else {*BUDGETS, budget})
     best = knee(worth)
     row = next((each for each in worth if each.budget == budget), best)
     budget = (0.0 if row is None else row.plan_budget) or budget or BUDGETS[-1]
     settings = replace(settings, budgets=Budgets(reissue=budget))
     story = explain(profile, budget=budget, during_s=during_s, seed=seed)
-    study = None if halves is None else study_plan(able, settings)
+    study = None if halves is None else study_plan(profile, settings)
     changed = () if study is None else study.drift
     found = None if halves is None else _judged(replace(halves, settings=settings))
     if found is None:
         worth, best = (), None
     doubt = doubt or (_doubt(found) if found is not None else Doubt.NO_COPIES)
-    if hypothetical and doubt is not Doubt.NO_COPIES:
-        doubt = Doubt.ONE_REPLICA
-    if doubt in {Doubt.WORSE, Doubt.ONE_REPLICA}:
-        study = None
     if study is not None and not any(stage.reissue for stage in study.plan.stages.values()):
-        study, doubt = None, Doubt.NO_COPIES
-    if doubt is Doubt.NO_COPIES:
+        doubt = Doubt.NO_COPIES
+    acts = tuple(_first_acts(profile, story))
+    if doubt in {Doubt.WORSE, Doubt.NO_COPIES} or (doubt is not None and acts):
         study = None
     slow = story.slow[-1]
     return Advice(
@@ -186,7 +178,7 @@ def advise(
         chosen_slow=profile.counts.get(SLOW_CHOSEN, 0) / max(1, profile.requests),
         settings=() if study is None else _settings(profile, study),
         steps=(
-            *_steps(profile, study, found, story, lone),
+            *_steps(profile, study, found, slow, acts),
             *((RecordAgain(stages=tuple(each.stage for each in changed)),) if changed else ()),
             *_rare(others),
         ),
@@ -196,16 +188,17 @@ def advise(
 def _unplannable(profile: Profile) -> Doubt | None:
     """Reason why no plan can be made and judged; None where one can.
 
-    There are three cases: 1. too few requests; 2. all start at one time, so none is later; 3. no stage's
-    calls may be copied.
+    There are four cases: 1. too few requests; 2. all start at one time, so none is later; 3. no stage's
+    calls may be copied; 4. no copy has a second replica to go to.
     """
     if profile.requests < MIN_REQUESTS_FOR_ADVICE:
         return Doubt.FEW_REQUESTS
     if profile.started_s.min() == profile.started_s.max():
         return Doubt.NO_ORDER
-    if not any(stage.reissuable for stage in profile.stages):
+    able = [stage for stage in profile.stages if stage.reissuable]
+    if not able:
         return Doubt.NOTHING_TO_COPY
-    return None
+    return Doubt.ONE_REPLICA if all(stage.lone for stage in able) else None
 
 
 def _halves(profile: Profile, settings: PlanSettings, sampled: float) -> Halves:
@@ -255,16 +248,13 @@ def _steps(
     profile: Profile,
     study: PlanStudy | None,
     found: Judgement | None,
-    story: Explanation,
-    lone: tuple[str, ...],
+    slow: SlowRequests,
+    acts: tuple[NextStep, ...],
 ) -> Iterator[NextStep]:
     """What to do or measure next, most useful first."""
-    slow = story.slow[-1]
     settings = () if study is None else _settings(profile, study)
     yield from hedged_already(profile, {each.stage: each.after_ms for each in settings})
-    yield from _causes(profile, story)
-    if lone and (study is None or any(_serves(profile, name, slow) for name in lone)):
-        yield AddReplica(stages=lone)
+    yield from acts
     needed = 2 * 100 * MIN_BEHIND_P99  # half of the requests are judged, and a hundredth of them is slower
     if profile.requests < needed:
         yield RecordLonger(requests=profile.requests, needed=needed)
@@ -278,8 +268,8 @@ def _steps(
         yield RecordBusyTime(stages=uncharged)
 
 
-def _causes(profile: Profile, story: Explanation) -> Iterator[NextStep]:
-    """What makes calls slow where traces tell: one replica, all replicas at once, or the requests."""
+def _first_acts(profile: Profile, story: Explanation) -> Iterator[NextStep]:
+    """What to do before any copies: about a bad replica, all replicas at once, requests, a lone replica."""
     for replica in story.slow_replicas[:1]:
         yield LookIntoReplica(service=replica.service, name=replica.name)
     slow = story.slow[-1]
@@ -292,6 +282,11 @@ def _causes(profile: Profile, story: Explanation) -> Iterator[NextStep]:
             yield FindCommonCause(stage=doubt.stage, period_s=doubt.period_s)
         if doubt.kind == "requests":
             yield LookIntoRequests(stage=doubt.stage, attribute=doubt.name, values=doubt.values)
+    lone = [stage.name for stage in profile.stages if stage.reissuable and stage.lone]
+    # Stages beside the tail are left out: a second replica of them would change nothing.
+    tailed = tuple(name for name in lone if _serves(profile, name, slow))
+    if tailed:
+        yield AddReplica(stages=tailed)
 
 
 def _rare(others: Sequence[RequestKind]) -> Iterator[TraceRareKinds]:
@@ -343,9 +338,9 @@ def _shared_calls(settings: Sequence[Setting]) -> Iterator[SharedCall]:
 
 
 def _serves(profile: Profile, stage: str, slow: SlowRequests) -> bool:
-    """Whether a leading service, or the callee of a leading link, answers the calls of a stage."""
-    service = profile.stage(stage).match.service
-    return any(service == (part.link[1] if part.link else part.name) for part in slow.leading_parts)
+    """Whether a leading service or stage, or the callee of a leading link, answers the calls of a stage."""
+    names = {stage, profile.stage(stage).match.service}
+    return any((part.link[1] if part.link else part.name) in names for part in slow.leading_parts)
 
 
 def _out_of_reach(profile: Profile, slow: SlowRequests) -> tuple[str, ...]:

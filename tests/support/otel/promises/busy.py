@@ -12,13 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.base.arrays import Floats
+from kwiken.base.arrays import Floats, Ints
 from tests.support.otel.field import FORMS, filed
 from tests.support.otel.span_trees import MS, T0, Span
 
 SEEDS: Final = tuple(range(8501, 8517))
 OWN_MS: Final = 1.0  # of the caller, before its first call and after its last
 LINK_MS: Final = 0.2  # between the client's span and the server's, at either end
+Calls = tuple[Floats, Floats, Floats, Ints]  # sent, begun at the server, answered, pod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,43 +53,44 @@ class Busy:
         return f"s{self.busy}"
 
     def recording(self, folder: Path) -> Path:
-        """Simulate the requests and write their traces; the file's path."""
+        """Write the traces of the requests; the file's path."""
+        at, end, calls = self._simulated()
+        spans: list[Span] = []
+        for i in range(self.count):
+            http = {"http.route": "/page", "http.request.method": "GET"}
+            times = _ns(at[i], end[i])
+            spans.append(Span(i + 1, 1, 0, "door", "GET /page", *times, kind="server", attributes=http))
+            for stage, (sent, begun, done, pod) in enumerate(calls):
+                client, where = 2 * stage + 2, {self.instance: f"s{stage}-{int(pod[i])}"}
+                times = _ns(sent[i], done[i] + LINK_MS)
+                spans.append(Span(i + 1, client, 1, "door", "GET", *times, kind="client"))
+                callee, times = (f"s{stage}", f"GET /r{stage}"), _ns(begun[i], done[i])
+                spans.append(
+                    Span(i + 1, client + 1, client, *callee, *times, kind="server", attributes=where)
+                )
+        return filed(folder, spans, self.form)
+
+    def p99_ms(self, pods: int) -> float:
+        """p99 of the requests if the busy stage had some pods, each call at one drawn anew."""
+        known = tuple(pods if stage == self.busy else count for stage, count in enumerate(self.pods))
+        at, end, _ = self._simulated(known)
+        return float(np.percentile(end - at, 99))
+
+    def _simulated(self, pods: tuple[int, ...] = ()) -> tuple[Floats, Floats, list[Calls]]:
+        """(n,) start and end of each request, and the calls of each stage; `pods` in place of the own ones."""
         rng = np.random.default_rng([self.seed, 1])
         rate_per_ms = 0.02 * self.workers
         at = np.cumsum(rng.exponential(1 / rate_per_ms, self.count))
-        mean_ms = [self._mean_ms(stage, rate_per_ms) for stage in range(len(self.pods))]
-        spans: list[Span] = []
         arrived, calls = at + OWN_MS, []
-        for stage, pods in enumerate(self.pods):
-            work = mean_ms[stage] * rng.lognormal(-(self.spread**2) / 2, self.spread, self.count)
-            pod = rng.integers(pods, size=self.count)
+        for stage, count in enumerate(pods or self.pods):
+            mean_ms = self._mean_ms(stage, rate_per_ms)
+            work = mean_ms * rng.lognormal(-(self.spread**2) / 2, self.spread, self.count)
+            pod = rng.integers(count, size=self.count)
             begun = arrived + LINK_MS
             picked = _picked(begun, work, pod, self.workers)
             calls.append((arrived, begun if self.waits_inside else picked, picked + work, pod))
             arrived = picked + work + LINK_MS
-        for i in range(self.count):
-            http = {"http.route": "/page", "http.request.method": "GET"}
-            top = Span(
-                i + 1,
-                1,
-                0,
-                "door",
-                "GET /page",
-                *_ns(at[i], arrived[i] + OWN_MS),
-                kind="server",
-                attributes=http,
-            )
-            spans.append(top)
-            for stage, (sent, begun, end, pod) in enumerate(calls):
-                client, where = 2 * stage + 2, {self.instance: f"s{stage}-{int(pod[i])}"}
-                spans += [
-                    Span(i + 1, client, 1, "door", "GET", *_ns(sent[i], end[i] + LINK_MS), kind="client"),
-                    Span(
-                        i + 1, client + 1, client, f"s{stage}", f"GET /r{stage}", *_ns(begun[i], end[i]),
-                        kind="server", attributes=where,
-                    ),
-                ]  # fmt: skip
-        return filed(folder, spans, self.form)
+        return at, arrived + OWN_MS, calls
 
     def _mean_ms(self, stage: int, rate_per_ms: float) -> float:
         """Mean service time of a stage, with which its pods have the use of the case, or a fifth of it."""
@@ -96,7 +98,7 @@ class Busy:
         return use * self.pods[stage] * self.workers / rate_per_ms
 
 
-def _picked(begun: Floats, work: Floats, pod: Floats, workers: int) -> Floats:
+def _picked(begun: Floats, work: Floats, pod: Ints, workers: int) -> Floats:
     """(n,): time at which a worker of its pod takes each call, first come, first served."""
     free: dict[int, list[float]] = {}
     picked = np.empty(len(begun))
