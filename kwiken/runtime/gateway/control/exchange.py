@@ -66,10 +66,12 @@ class SavedAccounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         at_s: moment at which it was written, seconds since 1970.
+        up_s: the same by the monotonic clock, which begins anew with the machine, seconds.
         histories: of reissues, catch-up and lost utility.
     """
 
     at_s: float
+    up_s: float
     histories: list[AccountHistory]
 
 
@@ -182,7 +184,9 @@ class Exchange:
             saved = msgspec.json.decode(read_own(self._file, MAX_FILE), type=SavedAccounts)
         except (OSError, InputError, msgspec.MsgspecError, ValueError, RecursionError):
             return
-        now, age_s = time.monotonic(), max(0.0, time.time() - saved.at_s)
+        now = time.monotonic()
+        ages_s = [time.time() - saved.at_s, now - saved.up_s]  # of clocks that jump, and that begin anew
+        age_s = max(0.0, min(ages_s) if ages_s[1] >= 0 else ages_s[0])
         for account, history in zip(self._ledger.accounts, saved.histories, strict=False):
             account.restore(history, now, age_s=age_s)
         self._work = [account.work for account in self._ledger.accounts]
@@ -208,4 +212,6 @@ class Exchange:
             return
         self._saved = histories
         with contextlib.suppress(OSError):
-            replace_own(self._file, msgspec.json.encode(SavedAccounts(time.time(), histories)))
+            replace_own(
+                self._file, msgspec.json.encode(SavedAccounts(time.time(), time.monotonic(), histories))
+            )

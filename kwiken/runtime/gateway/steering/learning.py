@@ -14,6 +14,7 @@ from kwiken.tail.autopilot.proposal import PlanProposal, propose
 WINDOW_S: Final = 900.0  # of the requests that are learned from and judged on
 MAX_SPANS: Final = 2_000_000  # of the window
 MAX_FILES: Final = 1000  # in the folder of traces
+MAX_AHEAD_S: Final = 60.0  # what is later was written before the clock was set back
 
 
 def learn(
@@ -32,7 +33,14 @@ def learn(
         OSError: a file cannot be read.
     """
     since_s = now_s - WINDOW_S
-    profile = fit_profile(_recent(traces, since_s), service=service, since_s=since_s, max_spans=MAX_SPANS)
+    until_s = now_s + MAX_AHEAD_S
+    profile = fit_profile(
+        _recent(traces, since_s, until_s),
+        service=service,
+        since_s=since_s,
+        until_s=until_s,
+        max_spans=MAX_SPANS,
+    )
     span_s = float(profile.started_s.max() - profile.started_s.min())
     all_requests = rate_per_s * span_s
     sampled = min(1.0, profile.requests / all_requests) if all_requests > 0 else 1.0
@@ -45,7 +53,7 @@ def learn(
     )
 
 
-def _recent(traces: str, since_s: float) -> list[str | Path]:
+def _recent(traces: str, since_s: float, until_s: float) -> list[str | Path]:
     """Files that were written to in the window, or the text itself where it is no folder.
 
     Raises:
@@ -58,7 +66,7 @@ def _recent(traces: str, since_s: float) -> list[str | Path]:
     found: list[tuple[float, Path]] = []
     for path in folder.iterdir():
         changed_s = path.stat().st_mtime
-        if path.is_file() and changed_s >= since_s:
+        if path.is_file() and since_s <= changed_s < until_s:
             found.append((changed_s, path))
     if not found:
         raise InputError("holds no trace of the last quarter of an hour", where=traces)
