@@ -218,7 +218,7 @@ async def _dry(request: int) -> AsyncIterator[int]:
         ({"handler": _items, "fanout": 2}, "streams, and a fan-out cannot stream yet"),
         (
             {"handler": _items, "remote": "http://localhost:1/"},
-            "a foreign service, whose answers cannot stream yet",
+            "its remote answers once: say `stream` in `remote`",
         ),
     ],
 )

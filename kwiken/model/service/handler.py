@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kwiken.base.errors import DefinitionError
+from kwiken.model.service.remote import CHUNKS
 from kwiken.model.service.stage import Handler, Partial, Stage
 
 _PASSED = frozenset({"shard", "threads"})
@@ -81,11 +82,19 @@ def _streamed_type(stage: Stage, hints: Mapping[str, Any]) -> Any:
     if hint is Any:
         return Any
     if typing.get_origin(hint) not in _STREAMS or not typing.get_args(hint):
+        what = "handler yields items" if stage.remote is None else "remote streams"
         raise DefinitionError(
-            f"its handler yields items: annotate its answer as AsyncIterator[T], not {type_name(hint)}",
+            f"its {what}: annotate its answer as AsyncIterator[T], not {type_name(hint)}",
             stage=stage.name,
         )
-    return typing.get_args(hint)[0]
+    item = typing.get_args(hint)[0]
+    if stage.remote_call is not None and stage.remote_call.stream == CHUNKS and item not in {str, Any}:
+        raise DefinitionError(
+            f"its remote streams chunks, which are text: annotate its answer as AsyncIterator[str], not "
+            f"{type_name(hint)}",
+            stage=stage.name,
+        )
+    return item
 
 
 def item_type(hint: Any) -> Any:
@@ -159,10 +168,13 @@ def _kind_problem(stage: Stage) -> str | None:
     if stage.streams:
         _streamed_type(stage, _hints(stage))
         return None
+    if stage.remote is not None and inspect.isasyncgenfunction(stage.handler):
+        return "yields items, and its remote answers once: say `stream` in `remote`, or return one answer"
     if not inspect.iscoroutinefunction(stage.handler):
         return "must be a coroutine function (async def)"
     if "AsyncIterator" in str(getattr(_function(stage.handler), "__annotations__", {}).get("return")):
-        return "is annotated to stream, and yields nothing; `yield` each item, or return one answer"
+        what = "`yield` each item" if stage.remote is None else "say `stream` in `remote`"
+        return f"is annotated to stream, and yields nothing; {what}, or return one answer"
     return None
 
 

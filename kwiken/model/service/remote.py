@@ -19,6 +19,11 @@ RESERVED_HEADERS: Final = frozenset((
     *("connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "traceparent"),
     *("transfer-encoding", "upgrade"),
 ))  # fmt: skip
+EVENTS: Final = "events"
+LINES: Final = "lines"
+CHUNKS: Final = "chunks"
+STREAMS: Final = (EVENTS, LINES, CHUNKS)  # forms of answers that stream over HTTP
+DONE: Final = "[DONE]"  # data of the last event of most model servers
 REQUEST: Final = "request"  # name of the input of a stage without parents
 SHARD: Final = "shard"  # name of the shard's number, for stages with a fan-out
 
@@ -32,12 +37,13 @@ _PATH = re.compile(r"/[!-~]*\Z")
 _NOT_IN_TARGETS = re.compile(r"[^!-~]|#")  # a control character, a space, beyond ASCII, or a fragment
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z")
 _HEADER_VALUE = re.compile(r"[ -~]{0,1000}\Z")
+_END_MARK = re.compile(r"[!-~](?:[ -~]{0,998}[!-~])?\Z")
 
 
 class HttpCall(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="http"
 ):
-    """Call of a foreign HTTP service: one request with a JSON answer.
+    """Call of a foreign HTTP service: one request with a JSON answer, or one that streams.
 
     Placeholders in `url`, `body` and their fields are filled for each call: `{request.field}` for a stage
     without parents, else `{PARENT.field}`, and `{shard}` at a fan-out.
@@ -50,6 +56,10 @@ class HttpCall(
         body: template of the JSON body. If left out, the stage's only input is the body where the method has
             one (PATCH, POST, PUT); None for no body.
         headers: further headers of each request, by name.
+        stream: form of an answer that streams: `events` for server-sent events with one item of JSON each,
+            `lines` for lines of JSON, `chunks` for text in pieces as they come; None for one JSON answer.
+        end_mark: data or name of the event, or the line, that ends a stream and is no item; None for a stream
+            that the end of the body ends. If left out, `[DONE]` for events and None for lines.
         health: path that answers 2xx as long as a replica is healthy; None for none: then any answer to
             `HEAD /` shows that a replica is alive.
         addresses: `HOST:PORT` of each replica; empty for the host and port of `url`. Names stand for all
@@ -67,6 +77,8 @@ class HttpCall(
     method: str = "POST"
     body: Any = msgspec.UNSET
     headers: dict[str, str] = {}
+    stream: str | None = None
+    end_mark: str | msgspec.UnsetType | None = msgspec.UNSET
     health: str | None = None
     addresses: tuple[str, ...] = ()
     attempts_header: str | None = None
@@ -74,6 +86,13 @@ class HttpCall(
     tls_ca: str | None = None
     tls_cert: str | None = None
     tls_key: str | None = None
+
+    @property
+    def final_mark(self) -> str | None:
+        """End mark of a stream, the default one if none was stated; None for no mark."""
+        if self.end_mark is msgspec.UNSET:
+            return DONE if self.stream == EVENTS else None
+        return self.end_mark
 
     @property
     def over_tls(self) -> bool:
@@ -133,11 +152,22 @@ class HttpCall(
                 yield f"{name[:40]!r} is not a header with a printable value"
             if name.lower() in RESERVED_HEADERS:
                 yield f"the header {name!r} is written by the runtime"
+        yield from self._stream_problems()
         yield from self._own_header_problems()
         yield from _tls_problems(self, "https://")
         if self.health is not None and not _PATH.match(self.health):
             yield f"health must be a path such as /healthz, not {self.health!r}"
         yield from _address_problems(self.addresses)
+
+    def _stream_problems(self) -> Iterator[str]:
+        if self.stream is not None and self.stream not in STREAMS:
+            yield f"stream must be one of {', '.join(STREAMS)}, not {self.stream[:40]!r}"
+        if self.end_mark is msgspec.UNSET:
+            return
+        if self.stream not in {EVENTS, LINES}:
+            yield "end_mark has no effect: it ends a stream of events or lines"
+        if self.end_mark is not None and not _END_MARK.match(self.end_mark):
+            yield f"end_mark must be printable text without spaces around it, not {self.end_mark[:40]!r}"
 
     def _own_header_problems(self) -> Iterator[str]:
         taken = {name.lower() for name in self.headers} | RESERVED_HEADERS
@@ -157,8 +187,8 @@ class GrpcCall(
 ):
     """Call of a foreign gRPC service: a unary method, or one that answers with a stream.
 
-    The answer of a unary method is its reply message, that of a streaming method the list of its messages;
-    both in the JSON form of Protocol Buffers, with fields named as in the `.proto`.
+    The answer of a unary method is its reply message, that of a streaming method the list of its messages,
+    or each of them as an item; in the JSON form of Protocol Buffers, with fields named as in the `.proto`.
 
     Attributes:
         url: `grpc://HOST:PORT/package.Service/Method`, or `grpcs` for TLS. The host's addresses are the
@@ -166,6 +196,7 @@ class GrpcCall(
             all the same.
         message: template of the request message in JSON form; placeholders as in `HttpCall`. If left out, the
             stage's only input is the message.
+        stream: whether the stage streams the messages of a streaming method, each as an item.
         descriptors: path of a descriptor set (`protoc --include_imports --descriptor_set_out=PATH`); None to
             ask the service itself, by server reflection.
         health: name of the service for `grpc.health.v1`; the empty name stands for the whole server.
@@ -178,6 +209,7 @@ class GrpcCall(
 
     url: str
     message: Any = msgspec.UNSET
+    stream: bool = False
     descriptors: str | None = None
     health: str = ""
     addresses: tuple[str, ...] = ()

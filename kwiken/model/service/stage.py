@@ -119,7 +119,8 @@ class Stage:
             definition read from a file. An asynchronous generator, `async def ... -> AsyncIterator[T]` with
             `yield`, streams: each item of a last stage goes to the client as it comes, and those of another
             one are the list that the stage after it takes. Of a stage with `remote` only the
-            annotations count: they are the types of its input and answer, and the function is never called.
+            annotations count: they are the types of its input and answer, `AsyncIterator[T]` where `remote`
+            streams, and the function is never called.
         remote: call of a foreign service that serves the stage, as `HttpCall` or `GrpcCall`; a text `http://`
             or `grpc://` stands for either with its defaults. None for a stage that kwiken's replicas serve.
         fanout: number of shards, 1 to `MAX_FANOUT`; a request makes one call to each.
@@ -199,7 +200,9 @@ class Stage:
 
     @property
     def streams(self) -> bool:
-        """Whether its answer is a stream of items: its handler is an asynchronous generator."""
+        """Whether its answer is a stream of items: by its `remote`, else its handler is such a generator."""
+        if self.remote_call is not None:
+            return bool(self.remote_call.stream)
         return inspect.isasyncgenfunction(self.handler)
 
     @property
@@ -293,13 +296,11 @@ def _remote_call(stage: Stage) -> Remote:
 
 def _stream_problems(stage: Stage) -> Iterator[str]:
     if not stage.streams:
-        if stage.items_so_far and stage.handler is not None:
+        if stage.items_so_far and (stage.handler is not None or stage.remote is not None):
             yield "has items_so_far, but it does not stream"
         return
     if stage.fanout > 1:
         yield "streams, and a fan-out cannot stream yet; use fanout=1"
-    if stage.remote is not None:
-        yield "is served by a foreign service, whose answers cannot stream yet; return one answer"
 
 
 def _remote_problems(stage: Stage) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 import grpc.aio
@@ -34,7 +34,7 @@ from kwiken.runtime.wire.foreign.grpc_methods import (
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
 from kwiken.runtime.wire.tls.outside import OutsideTls
 from kwiken.runtime.wire.transport import wire
-from kwiken.runtime.wire.transport.base import Call, Replica, Reply, Stream
+from kwiken.runtime.wire.transport.base import Call, ItemStream, Replica, Reply, Stream
 from kwiken.runtime.wire.transport.call_bodies import check_sent_size
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class GrpcCaller:
         self._stage = stage
         self._remote = remote
         self._max_body = max_body
-        self._now = now
+        self.now = now
         self._templates = templates_of(remote, input_names(stage.after, stage.fanout))
         signature = service.signature(stage.name)
         self._inputs, self._answer = signature.inputs, signature.output
@@ -224,7 +224,7 @@ class GrpcCaller:
         return self._method
 
     def _use(self, method: Method) -> None:
-        check_types(method, self._templates, self._inputs, self._answer)
+        check_types(method, self._templates, self._inputs, self._answer, streams=self._remote.stream)
         self._method = method
 
     def _channel(self, replica: Replica) -> grpc.aio.Channel:
@@ -288,9 +288,11 @@ class GrpcCaller:
         call.send(len(message))
         told = metadata_of(call)
         channel = self._channel(replica)
-        call.sent = self._now()
+        call.sent = self.now()
         if method.streams:
             begun = channel.unary_stream(method.path)(message, timeout=remaining_s, metadata=told)
+            if self._remote.stream:
+                return Reply(await GrpcItems(self, replica, method, begun, call).begin())
             stream = GrpcStream(self, replica, method, begun, call.deadline, self._max_body)
             return Reply(await stream.begin())
         rpc = channel.unary_unary(method.path)(message, timeout=remaining_s, metadata=told)
@@ -369,7 +371,7 @@ class GrpcCaller:
         pause_s = pushback_s(error.trailing_metadata() or ())
         if code is Code.RESOURCE_EXHAUSTED and stage.idempotent and pause_s is not None:
             return RefusedError(f"{at}: {code.name}: {details}", full=True, pause_s=pause_s)
-        if code is Code.DEADLINE_EXCEEDED and self._now() >= deadline - EARLY_S:
+        if code is Code.DEADLINE_EXCEEDED and self.now() >= deadline - EARLY_S:
             return DeadlineError(f"{at}: no answer in time")
         if code in GIVEN_UP and pause_s is not None:
             return LostError(f"{at}: {code.name}: {details}", pause_s=pause_s)
@@ -489,6 +491,66 @@ class GrpcStream(Stream):
         self._values += count
         self._messages.append(message)
         return True
+
+
+class GrpcItems(ItemStream):
+    """Answer of a streaming method whose messages are items; the next one is read when it is wanted.
+
+    Args:
+        rpc: the call, just sent.
+        call: call whose request the messages are charged to.
+    """
+
+    def __init__(self, caller: GrpcCaller, replica: Replica, method: Method, rpc: Any, call: Call) -> None:
+        self._caller = caller
+        self._replica = replica
+        self._method = method
+        self._rpc = rpc
+        self._call = call
+        self._operations = Operations()
+        self._first: list[Any] = []
+        self._lent = 0  # bytes of the message that was taken last
+
+    async def begin(self) -> Self:
+        """Wait for the first message, or for the end of an empty stream; cancelling this cancels the call."""
+        self._first = await self._next()
+        return self
+
+    async def pull(self) -> list[Any]:
+        """Wait for the next message; see `ItemStream`."""
+        if self._first:
+            items, self._first = self._first, []
+            return items
+        self._release()
+        return await self._next()
+
+    async def _next(self) -> list[Any]:
+        caller, replica, call = self._caller, self._replica, self._call
+        try:
+            read = self._operations.outcome(self._rpc.read())
+            data = await caller.outcome(read, replica, call.deadline, call)
+            call.first_byte = call.first_byte or caller.now()
+            if data is grpc.aio.EOF:
+                call.status = Code.OK.name
+                return []
+            call.hold(len(data))
+            self._lent = len(data)
+            plain, _ = await caller.plain(replica, self._method, data)
+            return [await caller.fit(replica, plain, len(data))]
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """End the call, if it has not ended."""
+        end_call(self._rpc)
+        self._release()
+
+    def _release(self) -> None:
+        """Release the bytes of the message that was taken last, unless it is kept."""
+        lent, self._lent = self._lent, 0
+        if lent and not self.kept and self._call.held is not None:
+            self._call.held.add(-lent)
 
 
 def metadata_of(call: Call) -> tuple[tuple[str, str], ...] | None:

@@ -210,15 +210,23 @@ class _Reflection:
             call.cancel()
 
 
-def check_types(method: Method, templates: Templates, inputs: Sequence[Any], answer: Any) -> None:
+def check_types(
+    method: Method, templates: Templates, inputs: Sequence[Any], answer: Any, *, streams: bool = False
+) -> None:
     """Check that a stage's template and declared types fit the method's messages.
+
+    Args:
+        answer: type of the answer, or of each item where the stage streams.
+        streams: whether the stage streams.
 
     Raises:
         MethodError: a field that is sent or needed does not exist; names message and field.
     """
     assert templates.body is not None
     _check_tree(templates.body.tree, method.request.DESCRIPTOR, inputs)
-    if not method.streams:
+    if streams and not method.streams:
+        raise MethodError(f"method {method.path[1:]!r} answers with one message; leave out `stream`")
+    if streams or not method.streams:
         needed = {name for name, required in _fields(answer).items() if required}
         lacking = sorted(needed - set(method.reply.DESCRIPTOR.fields_by_name))
         if lacking and not _is_well_known(method.reply.DESCRIPTOR):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Protocol
+from typing import Final
 
 MAX_CHUNK_LINE: Final = 4096  # bytes of a chunk's length with its extensions, or of a trailer
 MAX_TRAILERS: Final = 100
@@ -18,18 +18,19 @@ class BrokenReplyError(Exception):
     """The response was cut off, or is no HTTP response of the expected form."""
 
 
-class Body(Protocol):
+class Body:
     """Body of a response as it arrives.
 
     Attributes:
         complete: whether all of it was read.
-        data: the bytes so far.
+        data: the bytes so far that were not taken.
         surplus: whether more bytes came than belong to it.
     """
 
-    complete: bool
-    data: bytearray
-    surplus: bool
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.complete = False
+        self.surplus = False
 
     def feed(self, data: bytes | bytearray, most: int) -> int:
         """Read on, at most so many lines of chunks; returns their number.
@@ -37,34 +38,34 @@ class Body(Protocol):
         Raises:
             BrokenReplyError: the data cannot belong to the body.
         """
+        raise NotImplementedError
+
+    def take(self) -> bytearray:
+        """Take the bytes so far out of the body, which then forgets them."""
+        data, self.data = self.data, bytearray()
+        return data
 
 
-class SizedBody:
+class SizedBody(Body):
     """Body of a stated length, in bytes; see `Body`."""
 
     def __init__(self, length: int) -> None:
-        self._length = length
-        self.data = bytearray()
+        super().__init__()
+        self._left = length
         self.complete = length == 0
-        self.surplus = False
 
     def feed(self, data: bytes | bytearray, most: int) -> int:
         """Read on."""
         del most
-        left = self._length - len(self.data)
-        self.surplus = len(data) > left
-        self.data += data[:left] if self.surplus else data
-        self.complete = len(self.data) == self._length
+        self.surplus = len(data) > self._left
+        self.data += data[: self._left] if self.surplus else data
+        self._left = max(0, self._left - len(data))
+        self.complete = not self._left
         return 0
 
 
-class UnsizedBody:
+class UnsizedBody(Body):
     """Body that ends with its connection; see `Body`."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.complete = False
-        self.surplus = False
 
     def feed(self, data: bytes | bytearray, most: int) -> int:
         """Read on."""
@@ -73,13 +74,11 @@ class UnsizedBody:
         return 0
 
 
-class ChunkedBody:
+class ChunkedBody(Body):
     """Body in chunks, each with its length (RFC 9112, section 7.1); see `Body`."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
-        self.complete = False
-        self.surplus = False
+        super().__init__()
         self._unread = bytearray()
         self._left = 0  # bytes of the current chunk and of the line break behind it
         self._in_trailers = False
@@ -102,6 +101,11 @@ class ChunkedBody:
                 break
         self.surplus = self.complete and bool(unread)
         return lines
+
+    def take(self) -> bytearray:
+        """Take the bytes so far; a body whose bytes are taken as they come may have any number of chunks."""
+        self._chunks = self._extensions = 0
+        return super().take()
 
     def _read_chunk(self) -> bool:
         """Read bytes of the current chunk; returns whether to go on."""

@@ -11,13 +11,21 @@ import msgspec
 
 from kwiken.base.errors import DefinitionError, InputError
 from kwiken.base.printable import printable
-from kwiken.model.service.remote import HttpCall, input_names, templates_of
+from kwiken.model.service.remote import CHUNKS, EVENTS, LINES, HttpCall, input_names, templates_of
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
+from kwiken.model.service.template import missing_field
 from kwiken.runtime.base.errors import HandlerError, LostError, RefusedError, UnfitError
 from kwiken.runtime.wire.foreign.http_bodies import BrokenReplyError
-from kwiken.runtime.wire.foreign.http_connection import HttpReply, NoConnectionError, UnreadReplyError
+from kwiken.runtime.wire.foreign.http_connection import (
+    SUCCESS,
+    HttpReply,
+    NoConnectionError,
+    UnreadReplyError,
+)
+from kwiken.runtime.wire.foreign.http_items import HttpItems, ItemReader
 from kwiken.runtime.wire.foreign.http_pool import Pool
+from kwiken.runtime.wire.foreign.http_streams import BodyStream
 from kwiken.runtime.wire.foreign.inputs import plain_inputs, unfilled
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Call, Replica, Reply
@@ -26,11 +34,12 @@ from kwiken.runtime.wire.transport.json_work import excess_work
 
 MAX_TARGET: Final = 8000  # bytes of path and query: what servers take at least (RFC 9110, section 4.1)
 MAX_MESSAGE: Final = 300  # characters of an error's answer that are quoted
-SUCCESS: Final = range(200, 300)
 REDIRECTS: Final = range(300, 400)
 MAX_PAUSE_DIGITS: Final = 9  # of a Retry-After header
 MIN_DATE, MAX_DATE = 24, 40  # characters: of the shortest form, and of the longest weekday with room to spare
 NS_PER_S: Final = 1e9
+# What a request asks for, by the form of its answer.
+ACCEPT: Final = {None: wire.JSON, EVENTS: "text/event-stream", LINES: "application/x-ndjson", CHUNKS: "*/*"}
 BUSY: Final = frozenset({429, 503})  # the server has no room: the call did not run, as far as it says
 MISDIRECTED: Final = 421  # the server is another one, so the call did not run
 # A proxy or server gave the call up, which may run on behind it.
@@ -60,7 +69,7 @@ class HttpCaller:
         assert templates.target is not None
         self._target, self._body = templates.target, templates.body
         self._bodiless = remote.method not in {"PATCH", "POST", "PUT"}
-        told = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "kwiken"}
+        told = {"accept": ACCEPT[remote.stream], "accept-encoding": "identity", "user-agent": "kwiken"}
         if self._body is not None:
             told["content-type"] = wire.JSON
         told |= {name.lower(): value for name, value in remote.headers.items()}
@@ -79,6 +88,17 @@ class HttpCaller:
             raise DefinitionError(
                 f"its answer cannot be read from JSON: {error}", stage=stage.name
             ) from error
+        self._items: ItemReader | None = None
+        if remote.stream is not None:
+            mark, item = remote.final_mark, service.signature(stage.name).output
+            self._items = ItemReader(
+                stage.name,
+                remote.stream,
+                None if mark is None else mark.encode(),
+                self._decoder.decode,
+                # A type without declared fields may have any, and is asked for one that nobody has.
+                has_error=missing_field(item, ["error"]) is None and missing_field(item, [" "]) is not None,
+            )
 
     @property
     def checks_health(self) -> bool:
@@ -100,7 +120,7 @@ class HttpCaller:
         request = self._request(call, remaining_s)
         place = wire.split_address(replica.address, where=f"replica {replica.id}", schemes=wire.SCHEMES)
         try:
-            reply = await self._pool.exchange(place, request, call)
+            reply = await self._pool.exchange(place, request, call, streamed=self._items is not None)
             call.status = reply.status
         except NoConnectionError as error:
             raise RefusedError(f"{self._at(replica)}: no connection: {error}") from error
@@ -114,7 +134,35 @@ class HttpCaller:
             raise LostError(f"{self._at(replica)}: answered {error.status}, and {error}") from error
         if reply.status not in SUCCESS:
             self._raise(replica, reply)
+        if reply.stream is not None:
+            return Reply(await self._begun(replica, reply, reply.stream, call))
         return Reply(self._read(replica, reply))
+
+    async def _begun(self, replica: Replica, reply: HttpReply, stream: BodyStream, call: Call) -> HttpItems:
+        """Stream whose first item has come.
+
+        Raises:
+            UnfitError: the answer has another form, or its first item another type.
+            LostError, HandlerError: as of `ItemStream.pull`.
+        """
+        assert self._items is not None
+        items = HttpItems(stream, self._items, call, self._at(replica))
+        try:
+            self._check_kind(replica, reply, self._items.stream)
+        except UnfitError:
+            items.cancel()
+            raise
+        return await items.begin()
+
+    def _check_kind(self, replica: Replica, reply: HttpReply, stream: str) -> None:
+        """Check what the head of a response says of a stream in its body."""
+        self._check_coding(replica, reply)
+        kind = reply.headers.get("content-type", "no content type")
+        if stream == EVENTS and kind.partition(";")[0].strip().lower() != ACCEPT[EVENTS]:
+            raise UnfitError(
+                f"{self._at(replica)}: answered {printable(kind[:60])}, not {ACCEPT[EVENTS]}; does its "
+                "body ask for a stream, as by `stream: true`?"
+            )
 
     def _at(self, replica: Replica) -> str:
         return f"stage {self._stage.name!r}: replica {replica.id}"
@@ -160,9 +208,7 @@ class HttpCaller:
         Raises:
             UnfitError: the answer does not have the stage's type.
         """
-        coding = reply.headers.get("content-encoding", "identity")
-        if coding != "identity":
-            raise UnfitError(f"{self._at(replica)}: its answer is compressed ({printable(coding[:40])})")
+        self._check_coding(replica, reply)
         excess = excess_work(reply.body)
         if excess is not None:
             raise HandlerError(self._stage.name, "ReplyTooLarge", f"replica {replica.id}: {excess}")
@@ -173,6 +219,11 @@ class HttpCaller:
             raise UnfitError(
                 f"{self._at(replica)}: its answer ({printable(kind[:60])}) does not fit: {error}"
             ) from error
+
+    def _check_coding(self, replica: Replica, reply: HttpReply) -> None:
+        coding = reply.headers.get("content-encoding", "identity")
+        if coding != "identity":
+            raise UnfitError(f"{self._at(replica)}: its answer is compressed ({printable(coding[:40])})")
 
     def _raise(self, replica: Replica, reply: HttpReply) -> NoReturn:
         """Raise the error that a status stands for. There are four cases.

@@ -20,12 +20,14 @@ from kwiken.runtime.wire.foreign.http_bodies import (
     SizedBody,
     UnsizedBody,
 )
+from kwiken.runtime.wire.foreign.http_streams import MAX_UNREAD, BodyStream
 from kwiken.runtime.wire.transport.http_head import BadHeadError, read_length, split_head
 from kwiken.runtime.wire.transport.peer_reader import PeerReader
 
 BEGINNING: Final = b"HTTP/1."
 FINAL: Final = 200  # lowest status of a response that is not interim
 SWITCHING: Final = 101
+SUCCESS: Final = range(200, 300)
 WITHOUT_BODY: Final = frozenset({204, 205, 304})
 BYTES_PER_LINE: Final = 16  # bytes of a head that take as long to parse as a line before a chunk
 MAX_INTERIM: Final = 20  # interim responses before a response; servers send one or two
@@ -67,11 +69,14 @@ class HttpReply(NamedTuple):
 
     Attributes:
         headers: header values by name in lower case; of a repeated header the last.
+        body: the whole body; empty if there is a stream of it.
+        stream: body that is still coming; None for a whole one.
     """
 
     status: int
     headers: dict[str, str]
     body: bytes
+    stream: BodyStream | None = None
 
 
 def request_bytes(method: str, target: str, headers: Mapping[str, str], body: bytes = b"") -> bytes:
@@ -100,6 +105,8 @@ class HttpConnection(PeerReader):
         self._max_body = max_body
         self._now = now
         self._moments: Moments | None = None
+        self._streamed = False
+        self._stream: BodyStream | None = None
         self._waiter: asyncio.Future[HttpReply] | None = None
         self._buffer = bytearray()  # a head that has not come whole
         self._head: tuple[int, dict[str, str]] | None = None
@@ -113,11 +120,14 @@ class HttpConnection(PeerReader):
         """Whether another request can be sent on the connection."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, moments: Moments | None = None) -> HttpReply:
+    async def exchange(
+        self, request: bytes, moments: Moments | None = None, *, streamed: bool = False
+    ) -> HttpReply:
         """Send a request and wait for its response; cancelling this closes the connection.
 
         Args:
             moments: where to note the moments of the exchange; None for nowhere.
+            streamed: whether the body of a successful response is read as it comes.
 
         Raises:
             NoConnectionError: the connection was closed before; nothing was sent.
@@ -129,6 +139,7 @@ class HttpConnection(PeerReader):
         waiter: asyncio.Future[HttpReply] = self._loop.create_future()
         self._waiter = waiter
         self._moments = moments
+        self._streamed = streamed
         self._to_head = request.startswith(b"HEAD ")
         self._interim = 0
         self._transport.write(request)
@@ -140,7 +151,9 @@ class HttpConnection(PeerReader):
             self.cut()
             raise
         finally:
-            self._waiter = self._moments = None
+            self._waiter = None
+            if self._stream is None:
+                self._moments = None
             del waiter  # the future holds its error, whose traceback holds this frame
 
     def ended(self, error: Exception | None) -> None:
@@ -153,7 +166,7 @@ class HttpConnection(PeerReader):
 
     def parse(self, data: bytes, most: int) -> int:
         """Parse the response that is waited for."""
-        if self._waiter is None or self._waiter.done():
+        if self._stream is None and (self._waiter is None or self._waiter.done()):
             if data:  # unexpected: no request is waiting for it
                 self.cut()
             return 0
@@ -197,6 +210,9 @@ class HttpConnection(PeerReader):
         if status >= FINAL:
             self._head = status, headers
             self._body = self._body_of(status, headers)
+            if self._streamed and status in SUCCESS and self._waiter is not None:
+                self._stream = BodyStream(self)
+                self._waiter.set_result(HttpReply(status, headers, b"", self._stream))
             return
         self._interim += 1
         if self._interim > MAX_INTERIM:
@@ -204,16 +220,33 @@ class HttpConnection(PeerReader):
 
     def _read_body(self, body: Body, data: bytes | bytearray, most: int) -> int:
         """Parse on in the body; returns the number of lines that were parsed."""
-        before = len(body.data)
-        lines = body.feed(data, most)
-        self._hold(len(body.data) - before)
-        if len(body.data) > self._max_body:
-            raise self._too_long(len(body.data))
+        if self._stream is not None:
+            try:
+                lines = body.feed(data, most)
+            finally:  # what came before an error belongs to the body
+                self._hand_on(self._stream, body.take())
+        else:
+            before = len(body.data)
+            lines = body.feed(data, most)
+            self._hold(len(body.data) - before)
+            if len(body.data) > self._max_body:
+                raise self._too_long(len(body.data))
         if body.complete:
             self._end(body)
         else:
             self.has_more = lines >= most
         return lines
+
+    def _hand_on(self, stream: BodyStream, data: bytearray) -> None:
+        """Hand bytes to the reader of the body, and read no more of the peer while many are unread."""
+        if stream.is_over:  # what comes behind the end mark is of no use
+            self._moments = None
+        self._hold(len(data))
+        stream.add(data)
+        if len(stream.unread) >= MAX_UNREAD:
+            if stream.is_over:
+                raise BrokenReplyError("it goes on after its end mark")
+            self.read_on(wanted=False)
 
     def _read_head(self, data: bytes | bytearray) -> tuple[int, dict[str, str], int] | None:
         """Parse the head of a response: status, headers and offset of the body; None if it is incomplete."""
@@ -241,13 +274,22 @@ class HttpConnection(PeerReader):
             self._waiter.set_result(HttpReply(status, headers, bytes(body.data)))
         if body.surplus or self._late:
             self.cut()
+        self._end_stream(None)
 
     def _hold(self, count: int) -> None:
         """Charge bytes of the answer to its request."""
         if self._moments is not None:
             self._moments.hold(count)
 
+    def _end_stream(self, error: Exception | None) -> None:
+        """Tell the reader of the body of its end, after which another exchange may begin."""
+        if self._stream is not None:
+            stream, self._stream, self._moments = self._stream, None, None
+            self.read_on(wanted=True)
+            stream.end(error)
+
     def _fail(self, error: Exception) -> None:
+        self._end_stream(error)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
 
@@ -274,7 +316,7 @@ class HttpConnection(PeerReader):
         if length is None:
             headers["connection"] = "close"
             return UnsizedBody()
-        if length > self._max_body:
+        if length > self._max_body and not (self._streamed and status in SUCCESS):
             raise self._too_long(length)
         return SizedBody(length)
 

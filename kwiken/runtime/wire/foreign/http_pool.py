@@ -10,6 +10,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from kwiken.runtime.wire.foreign.http_connection import HttpConnection, HttpReply, Moments, NoConnectionError
@@ -49,12 +50,18 @@ class Pool:
         self._closed = False
 
     async def exchange(
-        self, place: tuple[str, int], request: bytes, moments: Moments | None = None
+        self,
+        place: tuple[str, int],
+        request: bytes,
+        moments: Moments | None = None,
+        *,
+        streamed: bool = False,
     ) -> HttpReply:
         """Send a request to a host and port, on a connection that no other exchange is using.
 
         Args:
             moments: where to note the moments of the exchange; None for nowhere.
+            streamed: whether the body of a successful response is read as it comes.
 
         Raises:
             NoConnectionError: nothing was sent.
@@ -64,12 +71,21 @@ class Pool:
         if connection is None:
             connection = await self._connect(place)
         self._busy.add(connection)
+        reply = None
         try:
-            return await connection.exchange(request, moments)
+            reply = await connection.exchange(request, moments, streamed=streamed)
+            return reply
         finally:
-            self._busy.discard(connection)
-            if connection.usable:
-                self._give_back(place, connection)
+            if reply is not None and reply.stream is not None and not reply.stream.ended:
+                reply.stream.when_ended = partial(self._release, place, connection)
+            else:
+                self._release(place, connection)
+
+    def _release(self, place: tuple[str, int], connection: HttpConnection) -> None:
+        """Take a connection back whose exchange has ended."""
+        self._busy.discard(connection)
+        if connection.usable:
+            self._give_back(place, connection)
 
     def _take(self, place: tuple[str, int]) -> HttpConnection | None:
         """Take the most recently used open connection, so that the others can expire."""
