@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import Final, assert_never
 
 from kwiken.apps.console.notes import doubt_words
 from kwiken.apps.console.output import IF_USUAL
 from kwiken.apps.report.model.number_format import count, ms, percent
 from kwiken.apps.report.sections.excess import excess_sentence, replica_words
-
-if TYPE_CHECKING:
-    from kwiken.tail.advice.contents import (
-        AddReplica,
-        Advice,
-        ConfirmReplicas,
-        FindCommonCause,
-        HedgedAlready as Hedged,
-        LookIntoReplica,
-        LookIntoRequests,
-        NextStep,
-    )
-    from kwiken.tail.judging.judgement_document import Judgement
+from kwiken.model.plan.plan import CopyDoubt
+from kwiken.tail.advice.contents import (
+    AddReplica,
+    Advice,
+    ConfirmReads,
+    ConfirmReplicas,
+    ConfirmWrites,
+    Doubt,
+    FindCommonCause,
+    HedgedAlready,
+    LookIntoReplica,
+    LookIntoRequests,
+    NextStep,
+    OutOfReach,
+    RecordAgain,
+    RecordBusyTime,
+    RecordLonger,
+    SharedCall,
+    TraceRareKinds,
+)
+from kwiken.tail.judging.judgement_document import Judgement
 
 MAX_NAMED: Final = 2  # settings or stages named in one answer; tables and JSON have all
 MAX_LISTED: Final = 8  # stages, services or kinds named in a list of steps; JSON has all
@@ -58,6 +66,10 @@ def _requests(advice: Advice) -> str:
     if advice.chosen_slow:
         slow = percent(advice.chosen_slow, places=0)
         told += f" (too high: {slow} are slow, as where a sampler keeps slow requests)"
+    if len(advice.classes) > 1:
+        slowest = sorted(advice.classes, key=lambda each: -each.p99_ms)[:MAX_NAMED]
+        parts = [f"{each.name} ({count(each.requests, 'request')}) {ms(each.p99_ms)}" for each in slowest]
+        told += f", the slowest of {len(advice.classes)} classes: {_joined(parts)}"
     if not advice.others:
         return f"{told}."
     most = advice.others[0]
@@ -120,8 +132,6 @@ def _gain(advice: Advice) -> str:
 
 
 def _bought(advice: Advice) -> str:  # noqa: PLR0911 - a return for each case
-    from kwiken.tail.advice.contents import Doubt
-
     share = percent(advice.budget)
     found = advice.judgement
     if advice.doubt is Doubt.ONE_REPLICA:
@@ -177,8 +187,6 @@ def _knee(advice: Advice) -> str:
 
 
 def _reason(advice: Advice) -> str:
-    from kwiken.tail.advice.contents import Doubt
-
     doubt = advice.doubt
     if doubt is Doubt.FEW_REQUESTS:
         verb = "is" if advice.kind.requests == 1 else "are"
@@ -192,8 +200,6 @@ def _reason(advice: Advice) -> str:
 
 
 def _changes(advice: Advice, plan_file: str | None) -> str:  # noqa: PLR0911 - a return for each case
-    from kwiken.tail.advice.contents import Doubt
-
     first = _first_act(advice)[1]
     if first and (advice.doubt is not None or not advice.settings):
         return f"{first}; no copies."
@@ -222,8 +228,6 @@ def _changes(advice: Advice, plan_file: str | None) -> str:  # noqa: PLR0911 - a
 
 def _first_act(advice: Advice) -> tuple[NextStep | None, str]:
     """Step before any copies, with its sentence without a full stop; None where nothing comes first."""
-    from kwiken.tail.advice.contents import AddReplica, FindCommonCause, LookIntoReplica, LookIntoRequests
-
     for step in advice.steps:
         match step:
             case LookIntoReplica(name=name):
@@ -249,9 +253,6 @@ def _needs_replica(advice: Advice) -> str:
 
 def _cause_words(advice: Advice) -> str:
     """The first cause of slow calls that copies do not mend as well; empty where traces tell of none."""
-    from kwiken.model.plan.plan import CopyDoubt
-    from kwiken.tail.advice.contents import FindCommonCause, LookIntoReplica, LookIntoRequests
-
     for step in advice.steps:
         match step:
             case LookIntoReplica(service=service, name=name):
@@ -291,23 +292,6 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 
     Args:
         most: largest number of stages, services or kinds to name, 1 or more.
     """
-    from kwiken.tail.advice.contents import (
-        AddReplica,
-        ConfirmReads,
-        ConfirmReplicas,
-        ConfirmWrites,
-        FindCommonCause,
-        HedgedAlready,
-        LookIntoReplica,
-        LookIntoRequests,
-        OutOfReach,
-        RecordAgain,
-        RecordBusyTime,
-        RecordLonger,
-        SharedCall,
-        TraceRareKinds,
-    )
-
     if isinstance(step, LookIntoReplica | AddReplica | ConfirmReplicas | HedgedAlready):
         return _replica_step(step, most)
     match step:
@@ -352,7 +336,7 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 
     return told
 
 
-def _hedged_words(step: Hedged) -> str:
+def _hedged_words(step: HedgedAlready) -> str:
     told = (
         f"Change a delay instead of sending more copies: the callers of {step.stage} hedge already, "
         f"after {ms(step.after_ms)} ({step.copies:.1%} of its calls)"
@@ -367,8 +351,6 @@ def _hedged_words(step: Hedged) -> str:
 
 def _cause_step(step: FindCommonCause | LookIntoRequests) -> str:
     """Word a step on slowness of all replicas, or of the requests themselves."""
-    from kwiken.tail.advice.contents import FindCommonCause
-
     if isinstance(step, FindCommonCause):
         period = f"every {step.period_s:.3g} s" if step.period_s else "at the same times"
         return f"Find what makes all replicas of {step.stage} slow {period}: a copy waits as its call does"
@@ -377,10 +359,8 @@ def _cause_step(step: FindCommonCause | LookIntoRequests) -> str:
     return f"Look into requests by the attribute {step.attribute}{which}: {slow}, and so is a copy"
 
 
-def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | Hedged, most: int) -> str:
+def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | HedgedAlready, most: int) -> str:
     """Word a step on a slow replica, on the second one that a copy needs, or on copies already sent."""
-    from kwiken.tail.advice.contents import AddReplica, HedgedAlready, LookIntoReplica
-
     if isinstance(step, HedgedAlready):
         return _hedged_words(step)
     if isinstance(step, LookIntoReplica):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from kwiken.apps.console.output import IF_USUAL
 from kwiken.apps.report.advice_words import (
     MIN_PASSED,
     QUESTIONS,
@@ -22,19 +23,13 @@ from kwiken.apps.report.page_of_judgement import spending_table
 from kwiken.apps.report.sections.excess import excess_table
 
 if TYPE_CHECKING:
-    from kwiken.tail.advice.contents import Advice, RequestKind
+    from kwiken.tail.advice.contents import Advice
 
 WORTH_HEAD = ("budget", "p99", "p99 cut", "90% between", "spent", "copies of")
 WORTH_LEGEND = (("before", "no copies"), ("after", "with the budget; the dashes are the 90% interval"))
 MAX_STAGES = 3
 SETTINGS_HEAD = (
-    "stage",
-    "service",
-    "route",
-    "copy after",
-    "of late calls",
-    "calls copied",
-    "extra work",
+    *("stage", "service", "route", "copy after", "of late calls", "calls copied", "extra work"),
     "replicas seen",
 )
 
@@ -53,10 +48,10 @@ def advice_page(advice: Advice, *, made: str, plan_file: str | None) -> Page:
         summary=tuple(f"{about}. {words}" for about, words in zip(QUESTIONS, told, strict=True)),
         cards=_cards(advice),
         sections=(
-            _kinds(advice),
-            _services(advice),
+            _section("kinds", 0, _kinds(advice)),
+            _section("services", 1, excess_table(advice.slow)),
             *_gain(advice),
-            *((_settings(advice),) if advice.settings else ()),
+            *((_section("settings", 3, settings_table(advice)),) if advice.settings else ()),
             Section(
                 id="next",
                 title=QUESTIONS[4],
@@ -77,7 +72,8 @@ def _cards(advice: Advice) -> tuple[Card, ...]:
     if advice.judgement is not None:
         arm = advice.judgement.arm("plan")
         cut = arm.cuts["p99_ms"]
-        between = f"90% between {percent(cut.low)} and {percent(cut.high)}, {percent(arm.spent)} spent"
+        between = f"90% between {percent(cut.low)} and {percent(cut.high)}"
+        between = f"{IF_USUAL if advice.unshown else between}, {percent(arm.spent)} spent"
         if arm.spent > MIN_PASSED * advice.budget:
             between += f": {beyond_budget(advice.judgement)}"
         # A card claims no more than the text.
@@ -86,22 +82,15 @@ def _cards(advice: Advice) -> tuple[Card, ...]:
     return tuple(cards)
 
 
-def _kinds(advice: Advice) -> Section:
-    rows = (advice.kind, *advice.others)
-    table = Table(
-        head=("kind", "requests", "p50", "p99"),
-        body=tuple(_kind_cells(each) for each in rows),
-        strong=(advice.kind.name,),
-    )
-    return Section(id="kinds", title=QUESTIONS[0], rows=(Row((table,)),))
+def _section(name: str, question: int, table: Table) -> Section:
+    return Section(id=name, title=QUESTIONS[question], rows=(Row((table,)),))
 
 
-def _kind_cells(kind: RequestKind) -> tuple[str, ...]:
-    return (kind.name, f"{kind.requests:,}", ms(kind.p50_ms), ms(kind.p99_ms))
-
-
-def _services(advice: Advice) -> Section:
-    return Section(id="services", title=QUESTIONS[1], rows=(Row((excess_table(advice.slow),)),))
+def _kinds(advice: Advice) -> Table:
+    classes = advice.classes if len(advice.classes) > 1 else ()
+    rows = (advice.kind, *classes, *advice.others)
+    cells = tuple((each.name, f"{each.requests:,}", ms(each.p50_ms), ms(each.p99_ms)) for each in rows)
+    return Table(head=("kind", "requests", "p50", "p99"), body=cells, strong=(advice.kind.name,))
 
 
 def _gain(advice: Advice) -> tuple[Section, ...]:
@@ -116,7 +105,7 @@ def _gain(advice: Advice) -> tuple[Section, ...]:
     )
     rows = [Row((figure,)), Row((spending_table(found),))]
     if advice.worth:
-        picture = draw_worth(advice.worth, found.before.p99_ms, advice.knee)
+        picture = draw_worth(advice.worth, found.before.p99_ms, advice.knee, sure=not advice.unshown)
         rows = [
             Row((worth_table(advice),)),
             Row((Figure(svg=picture, legend=WORTH_LEGEND, tight=True),)),
@@ -132,7 +121,7 @@ def worth_table(advice: Advice) -> Table:
             f"{100 * each.budget:.3g}%",
             ms(each.p99_ms),
             percent(each.cut, places=0),
-            f"{percent(each.low, places=0)} to {percent(each.high, places=0)}",
+            "-" if advice.unshown else f"{percent(each.low, places=0)} to {percent(each.high, places=0)}",
             percent(each.spent),
             ", ".join(each.stages[:MAX_STAGES]) + (", ..." if len(each.stages) > MAX_STAGES else "")
             or "none",
@@ -150,7 +139,8 @@ def worth_table(advice: Advice) -> Table:
     return Table(head=WORTH_HEAD, body=body, caption=caption, strong=strong)
 
 
-def _settings(advice: Advice) -> Section:
+def settings_table(advice: Advice) -> Table:
+    """Table of the settings to change."""
     body = tuple(
         (
             each.stage,
@@ -168,8 +158,4 @@ def _settings(advice: Advice) -> Section:
         "Of the plan made from all requests. Extra work is a share of all work. "
         "A copy needs a second replica to go to: where none is known, make sure of one first."
     )
-    return Section(
-        id="settings",
-        title=QUESTIONS[3],
-        rows=(Row((Table(head=SETTINGS_HEAD, body=body, caption=caption),)),),
-    )
+    return Table(head=SETTINGS_HEAD, body=body, caption=caption)

@@ -215,6 +215,21 @@ def given(*names: str) -> str | None:
     return next((spelled[name] for name in found), None)
 
 
+def stated(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Callback of an option that names an attribute: refuse an empty name."""
+    if value == "":
+        raise click.UsageError(f"{param.opts[0]} is empty; give an attribute's name, or root", ctx)
+    return value
+
+
+kind_by_option = click.option(
+    "--kind-by",
+    callback=stated,
+    metavar="ATTRIBUTE|root",
+    help="Requests in classes, by this attribute of their spans, or all kinds together, by root.",
+)
+
+
 def once_option(command: F) -> F:
     """Add the option `--once STAGE`: stages whose calls get no copies."""
     return click.option(

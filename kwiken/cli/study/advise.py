@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from kwiken.cli.shared.options import (
     copyable_option,
     during_option,
     json_option,
+    kind_by_option,
     needs_extra,
     once_option,
     refuse_shared_stdout,
@@ -28,8 +29,6 @@ from kwiken.cli.study.fit import note_scattered
 if TYPE_CHECKING:
     from kwiken.otel.fit.fit import Fits
     from kwiken.tail.advice.contents import Advice, RequestKind
-
-SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied", "extra work", "replicas")
 
 
 @click.command()
@@ -45,6 +44,7 @@ SETTINGS_HEAD: Final = ("stage", "copy after ms", "of late calls", "calls copied
     metavar="NAME",
     help="Requests of this kind, as `kwiken fit --list` shows.  [default: the most frequent]",
 )
+@kind_by_option
 @during_option
 @sampled_option
 @once_option
@@ -59,6 +59,7 @@ def command(
     traces: tuple[str, ...],
     budget: float | None,
     kind: str | None,
+    kind_by: str | None,
     during_s: tuple[float, float] | None,
     sampled: float,
     once: tuple[str, ...],
@@ -77,7 +78,9 @@ def command(
     check_exist(traces)
     from kwiken.tail.advice.composition import advise
 
-    chosen, others, fits = _read(traces, kind, once, copyable)
+    if kind is not None and kind_by == "root":
+        raise click.UsageError("--kind-by root takes all kinds together, so --kind has no effect")
+    chosen, others, fits = _read(traces, kind, kind_by, once, copyable)
     note_scattered(fits)
     note_one_trace(fits.profiles[0])
     created = datetime.now(UTC).isoformat(timespec="seconds")
@@ -107,32 +110,31 @@ def command(
 
 
 def _read(
-    traces: tuple[str, ...], kind: str | None, once: tuple[str, ...], copyable: tuple[str, ...]
+    traces: tuple[str, ...],
+    kind: str | None,
+    kind_by: str | None,
+    once: tuple[str, ...],
+    copyable: tuple[str, ...],
 ) -> tuple[RequestKind, list[RequestKind], Fits]:
     """Learn one kind of requests; returns this kind, the other kinds, and the fit."""
-    from msgspec import structs
-
-    from kwiken.model.latency import ladder
     from kwiken.model.profile.idempotence import kept_copyable, kept_single
     from kwiken.otel.fit.fit import fit_profiles
-    from kwiken.tail.advice.contents import RequestKind
+    from kwiken.tail.advice.contents import RequestKind, kind_of
 
     with named_by(traces), progress("reading traces") as bar:
-        fits = fit_profiles(traces, kind=kind, on_progress=lambda done, total: bar.update(done, total=total))
+        fits = fit_profiles(
+            traces, kind=kind, kind_by=kind_by, on_progress=lambda n, of: bar.update(n, total=of)
+        )
     (profile,) = kept_copyable(kept_single(fits.profiles, once), copyable)
     own = profile.origin.kind if profile.origin is not None else None
-    kinds = [
-        (
-            each.label,
-            RequestKind(name=each.name, requests=each.requests, p50_ms=each.p50_ms, p99_ms=each.p99_ms),
-        )
+    name = next((each.name for each in fits.kinds if each.label == own), fits.kinds[0].name)
+    others = [
+        RequestKind(name=each.name, requests=each.requests, p50_ms=each.p50_ms, p99_ms=each.p99_ms)
         for each in fits.kinds
+        if each.name != name and kind_by != "root"
     ]
-    chosen = next((found for label, found in kinds if label == own), kinds[0][1])
     # Failed requests count in the list of kinds, and are no part of the profile.
-    known = ladder(profile.latency_ms)
-    chosen = structs.replace(chosen, requests=profile.requests, p50_ms=known.p50_ms, p99_ms=known.p99_ms)
-    others = [found for _, found in kinds if found.name != chosen.name]
+    chosen = kind_of("all kinds" if kind_by == "root" else name, profile.latency_ms)
     return chosen, others, replace(fits, profiles=(profile,))
 
 
@@ -155,19 +157,11 @@ def _show(found: Advice, plan_file: str | None) -> None:
         print_table("What budgets buy", bought.head, bought.body)
         say("", bought.caption)
     if found.settings:
+        from kwiken.apps.report.page_of_advice import settings_table
+
         say("")
-        cells = [
-            (
-                each.stage,
-                f"{each.after_ms:.4g}",
-                f"{each.probability:.0%}",
-                f"{each.copies:.2%}",
-                f"{each.spent:.2%}",
-                "not known" if each.replicas is None else f"{each.replicas}",
-            )
-            for each in found.settings
-        ]
-        print_table("Settings to change", SETTINGS_HEAD, cells)
+        settings = settings_table(found)
+        print_table("Settings to change", settings.head, settings.body)
     steps = further_steps(found)
     if len(steps) > 1:
         say("", "What to measure next:")

@@ -30,6 +30,7 @@ from kwiken.cli.shared.options import (
     copyable_option,
     given,
     json_option,
+    kind_by_option,
     load_profile,
     needs_extra,
     once_option,
@@ -94,11 +95,7 @@ _NOT_IN_FILE_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
     metavar="FILE",
     help="A profile of other traces: requests of its kind are fitted into its stages.",
 )
-@click.option(
-    "--kind-by",
-    metavar="ATTRIBUTE|root",
-    help="One profile with classes of requests, by this attribute of their spans, or by the kinds of --list.",
-)
+@kind_by_option
 @click.option(
     "--half-life",
     "half_life_s",
@@ -134,8 +131,6 @@ def command(
     -o - or --mermaid stdout carries that document, and the tables go to stderr.
     """
     refuse_shared_stdout(out=out == "-", mermaid=mermaid, json=as_json)
-    if settings["kind_by"] == "":
-        raise click.UsageError("--kind-by is empty; give an attribute's name, or root")
     _check_out(out, every=every)
     _check_choices(listed=listed, like=like, every=every, kind=settings["kind"])
     if listed and not is_prometheus(traces):

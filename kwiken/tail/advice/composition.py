@@ -37,6 +37,7 @@ from kwiken.tail.advice.contents import (
     Setting,
     SharedCall,
     TraceRareKinds,
+    kind_of,
 )
 from kwiken.tail.advice.worth import BUDGETS, Halves, knee
 from kwiken.tail.diagnosis.excess import SlowRequests
@@ -162,6 +163,10 @@ def advise(
         service=profile.service,
         kind=kind,
         others=tuple(others),
+        classes=tuple(
+            kind_of(name, profile.latency_ms[profile.classes == number])
+            for number, name in enumerate(profile.class_names)
+        ),
         tail_ratio=story.tail_ratio if math.isfinite(story.tail_ratio) else None,
         tailed=story.tail_ratio >= MIN_TAIL_RATIO,
         slow=story.slow,

@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from kwiken.base.arrays import Floats
+from kwiken.model.latency import ladder
 from kwiken.tail.advice.worth import Worth
 from kwiken.tail.diagnosis.excess import SlowRequests
 from kwiken.tail.diagnosis.slow_replicas import SlowReplica
@@ -29,6 +31,12 @@ class RequestKind(_Struct, frozen=True):
     requests: int
     p50_ms: float
     p99_ms: float
+
+
+def kind_of(name: str, latency_ms: Floats) -> RequestKind:
+    """Kind of requests with these latencies, (n,) milliseconds."""
+    known = ladder(latency_ms)
+    return RequestKind(name=name, requests=len(latency_ms), p50_ms=known.p50_ms, p99_ms=known.p99_ms)
 
 
 class Doubt(StrEnum):
@@ -244,6 +252,7 @@ class Advice(_Struct, frozen=True):
 
     Attributes:
         others: other kinds of requests in the traces, most frequent first.
+        classes: classes of the requests by the attribute that was asked for, most frequent first.
         tail_ratio: p99 over the median of the requests; None where the median is 0.
         tailed: whether p99 is far enough above the median to be worth lowering.
         slow: the slowest 1% and 5% of the requests, then those of the time asked about, if one was: the part
@@ -286,3 +295,4 @@ class Advice(_Struct, frozen=True):
     settings: tuple[Setting, ...]
     steps: tuple[NextStep, ...]
     chosen_slow: float = 0.0
+    classes: tuple[RequestKind, ...] = ()

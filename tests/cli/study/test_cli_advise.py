@@ -77,6 +77,8 @@ def test_five_answers_come_first_and_name_kind_service_gain_setting_and_next_ste
         assert len(line.split()) <= MAX_WORDS, line
     assert "Who makes slow requests slow" in text
     assert "Settings to change" in text
+    bought = text.partition("What budgets buy")[2].partition("A plan of the earlier half")[0]
+    assert "% to " not in bought  # nothing shows that copies are independent, so there is no interval
 
 
 def test_the_gain_is_worded_by_what_the_interval_says(document: str) -> None:
@@ -205,6 +207,31 @@ def test_json_page_and_plan_carry_the_same_answer(traces: str, tmp_path: Path) -
     assert exported.exit_code == 0
     to_stdout = run("advise", traces, "-o", "-")
     assert to_stdout.stdout.startswith("<!doctype html>")
+
+
+def test_classes_of_requests_are_told_by_an_attribute_or_all_kinds_together(
+    traces: str, tmp_path: Path
+) -> None:
+    document = json.loads(Path(traces).read_text())
+    for trace in document["data"]:
+        slow = max(span["duration"] for span in trace["spans"]) > 150_000
+        for span in trace["spans"]:
+            span["tags"].append({"key": "tenant", "type": "string", "value": "big" if slow else "usual"})
+    told = tmp_path / "tenants.json"
+    told.write_text(json.dumps(document))
+    shown = run("advise", str(told), "--kind-by", "tenant", "--json", "-o", str(tmp_path / "advice.html"))
+    assert shown.exit_code == 0, shown.stderr
+    found = msgspec.json.decode(shown.stdout, type=Advice)
+    assert [(each.name, each.requests) for each in found.classes] == [("usual", 380), ("big", 20)]
+    assert found.classes[1].p50_ms > 2 * found.classes[0].p99_ms
+    assert "the slowest of 2 classes: big (20 requests)" in advice_sentences(found, None)[0]
+    assert ">usual</" in (tmp_path / "advice.html").read_text()
+    together = msgspec.json.decode(run("advise", traces, "--kind-by", "root", "--json").stdout, type=Advice)
+    assert together.kind.name == "all kinds"
+    assert together.kind.requests == sum(each.requests for each in together.classes) == 430
+    assert together.others == ()
+    refused(run("advise", traces, "--kind-by", ""), "--kind-by is empty")
+    refused(run("advise", traces, "--kind-by", "root", "--kind", "cart/add"), "--kind has no effect")
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Path, traces: str) -> None:

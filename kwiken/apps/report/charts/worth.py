@@ -15,13 +15,14 @@ WIDTH, HEIGHT = 520, 240
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 24, 46
 
 
-def draw_worth(worth: Sequence[Worth], before_ms: float, knee: float | None) -> Markup:
+def draw_worth(worth: Sequence[Worth], before_ms: float, knee: float | None, *, sure: bool = True) -> Markup:
     """Draw p99 on the later requests by budget, from no budget on.
 
     Args:
         worth: what each budget buys, smallest budget first, one or more.
         before_ms: p99 of these requests without copies, milliseconds.
         knee: the smallest budget that buys nearly as much as any other; None for none.
+        sure: whether the cuts have intervals.
     """
     drawing = Drawing(WIDTH, HEIGHT, label="p99 of the later requests by budget")
     across = Scale(0.0, 1.06 * worth[-1].budget, LEFT, WIDTH - RIGHT)
@@ -31,7 +32,7 @@ def draw_worth(worth: Sequence[Worth], before_ms: float, knee: float | None) -> 
     _axes(drawing, up, "budget, share of all work")
     places = [across(each.budget) for each in worth]
     drawing.line((across(0.0), up(before_ms)), (WIDTH - RIGHT, up(before_ms)), "line before")
-    for x, low, high in zip(places, lows, highs, strict=True):
+    for x, low, high in zip(places, lows, highs, strict=True) if sure else ():
         drawing.line((x, up(low)), (x, up(high)), "drop after")
     points = [(across(0.0), up(before_ms)), *((x, up(w.p99_ms)) for x, w in zip(places, worth, strict=True))]
     drawing.path(points, "line after")
