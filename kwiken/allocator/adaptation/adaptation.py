@@ -148,6 +148,10 @@ class Adaptation:
         requests: workloads, with targets or best effort.
         placement: replicas at the start; their keys are those of `keys`.
         service_targets_ms: largest p99 latency of whole services, milliseconds, by name.
+
+    Attributes:
+        replicas: replicas of all workloads and the resources that they draw.
+        measures: what gives a workload more or less, at once.
     """
 
     def __init__(
@@ -158,15 +162,14 @@ class Adaptation:
         scheduler: Scheduler,
         service_targets_ms: Mapping[str, float] | None = None,
     ) -> None:
-        self._replicas = Replicas(requests, cluster, placement)
-        self._measures = Measures(self._replicas, scheduler)
-        self._lost_nodes = LostNodes(self._replicas, self._measures)
-        self._sizings = self._replicas.sizings
+        self.replicas = Replicas(requests, cluster, placement)
+        self.measures = Measures(self.replicas, scheduler)
+        self._lost_nodes = LostNodes(self.replicas, self.measures)
         self._stated = {one.name: one for one in requests}  # as the operator stated them
         self._watches = {name: WorkloadWatch(_latency_target(one)) for name, one in self._stated.items()}
-        self._drifts = {name: WorkDrift() for name in self._sizings}
-        self._factors = dict.fromkeys(self._sizings, 1.0)  # of need over the predicted one
-        self._rates = dict.fromkeys(self._sizings, 0.0)
+        self._drifts = {name: WorkDrift() for name in self.replicas.sizings}
+        self._factors = dict.fromkeys(self.replicas.sizings, 1.0)  # of need over the predicted one
+        self._rates = dict.fromkeys(self.replicas.sizings, 0.0)
         targets_ms = service_targets_ms or {}
         self._services = {
             one.workload.service: WorkloadWatch(targets_ms.get(one.workload.service)) for one in requests
@@ -177,7 +180,7 @@ class Adaptation:
     @property
     def keys(self) -> Mapping[str, Sequence[tuple[str, str, float]]]:
         """Key, node and cores of every replica, by workload."""
-        return self._replicas.places()
+        return self.replicas.places()
 
     @property
     def learned(self) -> dict[str, float]:
@@ -194,7 +197,7 @@ class Adaptation:
         for name, factor in learned.items():
             self._factors[name] = min(MAX_FACTOR, max(1.0, factor))
             self._require(name, self._stated[name])
-        ledger = self._replicas.ledger
+        ledger = self.replicas.ledger
         for node, cores in others.items():
             ledger.occupy(ledger.cluster.index_of[node], cores)
 
@@ -204,7 +207,7 @@ class Adaptation:
         Args:
             speeds: speed of each node as a share of the fastest one's, above 0 and at most 1, by name.
         """
-        return JobRoom(self._replicas, speeds)
+        return JobRoom(self.replicas, speeds)
 
     def repacking(self, settings: LiveRepackSettings, now_s: float) -> LiveRepacking:
         """What repacks these replicas by what they use.
@@ -217,8 +220,8 @@ class Adaptation:
             return self._services[self._stated[workload].workload.service].slow
 
         return LiveRepacking(
-            self._replicas,
-            self._measures,
+            self.replicas,
+            self.measures,
             self._watches,
             settings,
             service_misses=service_misses,
@@ -247,17 +250,17 @@ class Adaptation:
         Args:
             saved_per_hour: money that an empty node saves, by name; nodes that save most come first.
         """
-        self._measures.saved_per_hour = saved_per_hour
+        self.measures.saved_per_hour = saved_per_hour
 
     def performance(self, workload: str) -> tuple[float, float]:
         """Predicted performance of a workload, and the one that it needs at present, work per second."""
-        forecast = self._sizings[workload].forecast()
+        forecast = self.replicas.sizings[workload].forecast()
         return forecast.performance, forecast.needed
 
     def missing_cores(self) -> dict[str, float]:
         """Number of cores that workloads with targets lack, by workload; those with enough are left out."""
         missing = {}
-        for name, sizing in self._sizings.items():
+        for name, sizing in self.replicas.sizings.items():
             forecast = sizing.forecast()
             if sizing.request.workload.best_effort or forecast.met:
                 continue
@@ -293,7 +296,7 @@ class Adaptation:
                 continue
             self._rates[name] = rate_per_s
             self._require(name, self._stated[name])
-            found = self._measures.fit(name, f"the load rises to {rate_per_s:.3g} requests/s")
+            found = self.measures.fit(name, f"the load rises to {rate_per_s:.3g} requests/s")
             if found:
                 self._watches[name].grew(now_s)
             actions += found
@@ -309,9 +312,9 @@ class Adaptation:
         Returns:
             Actions, in order.
         """
-        self._measures.moves_are_done()  # those of earlier windows
+        self.measures.moves_are_done()  # those of earlier windows
         actions = self._retried(now_s)
-        for name, sizing in self._sizings.items():
+        for name, sizing in self.replicas.sizings.items():
             if name not in seen or sizing.request.workload.best_effort:
                 continue
             watch, one = self._watches[name], seen[name]
@@ -320,7 +323,7 @@ class Adaptation:
             need = watch.observe(now_s, one)
             if need is Need.MORE:
                 actions += self._more(name, now_s, one)
-            elif (slow := watch.straggler(now_s, one, self._replicas.expected(name))) is not None:
+            elif (slow := watch.straggler(now_s, one, self.replicas.expected(name))) is not None:
                 actions += self._replace(name, slow, now_s)
             elif need is Need.LESS:
                 actions += self._less(name, now_s, one)
@@ -352,9 +355,9 @@ class Adaptation:
     def _tightest(self, stages: Mapping[str, Observation]) -> str | None:
         """Workload with the least predicted room over its load; None for none with load."""
         room = {
-            name: self._sizings[name].forecast().performance / one.rate_per_s
+            name: self.replicas.sizings[name].forecast().performance / one.rate_per_s
             for name, one in stages.items()
-            if one.rate_per_s > 0 and not self._sizings[name].request.workload.best_effort
+            if one.rate_per_s > 0 and not self.replicas.sizings[name].request.workload.best_effort
         }
         return min(room, key=lambda name: room[name], default=None)
 
@@ -391,26 +394,26 @@ class Adaptation:
         Returns:
             Actions: the replica that was to be replaced has to stop where its room was given away meanwhile.
         """
-        if not self._replicas.has(workload, key):
+        if not self.replicas.has(workload, key):
             return []
-        gone, actions = self._measures.start_failed(workload, key)
-        if not self._replicas.is_best_effort(workload):
-            self._retries.failed(workload, self._replicas.node(gone), now_s)
+        gone, actions = self.measures.start_failed(workload, key)
+        if not self.replicas.is_best_effort(workload):
+            self._retries.failed(workload, self.replicas.node(gone), now_s)
         return actions
 
     # What a window says of one workload
 
     def _drifted(self, name: str, seen: Observation) -> bool:
         """Whether the work of requests has changed by more than the headroom is for."""
-        sizing = self._sizings[name]
-        cluster = self._replicas.ledger.cluster
+        sizing = self.replicas.sizings[name]
+        cluster = self.replicas.ledger.cluster
         classes = {cluster.nodes[replica.node].node_class for replica in sizing.replicas}
         covered = math.log1p(sizing.request.caution.headroom(sizing.forecast().deviation))
         return self._drifts[name].observe(seen.work_ms, seen.requests, classes, covered)
 
     def _revise(self, name: str, now_s: float, seen: Observation) -> list[Action]:
         """Correct the prediction, and give the workload at once what it needs by it, before it misses."""
-        sizing, drift = self._sizings[name], self._drifts[name]
+        sizing, drift = self.replicas.sizings[name], self._drifts[name]
         before = sizing.forecast().performance
         self._rates[name] = seen.rate_per_s
         self._require(name, self._stated[name])
@@ -424,13 +427,13 @@ class Adaptation:
             f"{drift.belief:.0%} of the predicted performance are believed"
         )
         actions: list[Action] = [Revision(workload=name, reason=reason)]
-        if not sizing.forecast().met and (found := self._measures.fit(name, reason)):
+        if not sizing.forecast().met and (found := self.measures.fit(name, reason)):
             actions += found
             self._watches[name].grew(now_s)
         return actions
 
     def _more(self, name: str, now_s: float, seen: Observation, reason: str | None = None) -> list[Action]:
-        stated, sizing = self._stated[name], self._sizings[name]
+        stated, sizing = self._stated[name], self.replicas.sizings[name]
         if reason is None:
             reason = f"{self._watches[name].missed(seen)} at {seen.rate_per_s:.3g} requests/s"
         self._rates[name] = seen.rate_per_s
@@ -442,7 +445,7 @@ class Adaptation:
             given = forecast.performance / forecast.needed
             self._factors[name] = min(MAX_FACTOR, GROWTH * max(before, given))
         self._require(name, stated)
-        actions = self._measures.fit(name, reason)
+        actions = self.measures.fit(name, reason)
         if not sizing.forecast().met:  # a need that cannot be met does not pile up
             self._factors[name] = before
             self._require(name, stated)
@@ -451,7 +454,7 @@ class Adaptation:
 
     def _less(self, name: str, now_s: float, seen: Observation) -> list[Action]:
         """Give back one replica, or one size, if the target stays met with room."""
-        stated, sizing = self._stated[name], self._sizings[name]
+        stated, sizing = self._stated[name], self.replicas.sizings[name]
         self._rates[name] = seen.rate_per_s
         self._factors[name] = max(1.0, self._factors[name] / GROWTH)
         self._require(name, stated)
@@ -459,35 +462,35 @@ class Adaptation:
         action = None
         if forecast.performance >= SPARE_TO_SHRINK * forecast.needed:
             reason = f"its p99 has been well below {self._watches[name].target_ms:.3g} ms"
-            action = self._measures.give_back(name, reason)
+            action = self.measures.give_back(name, reason)
         if action is None:
             self._watches[name].changed(now_s)
             return []
         self._watches[name].shrank(now_s)
-        return [action, *self._measures.fill("there is room again")]
+        return [action, *self.measures.fill("there is room again")]
 
     def _retried(self, now_s: float) -> list[Action]:
         """Place replicas anew that could not be started, on other nodes where there are any."""
         actions: list[Action] = []
         for name, node in self._retries.due(now_s):
-            if self._sizings[name].forecast().met:  # later starts went well, or there is no need any more
+            if self.replicas.sizings[name].forecast().met:  # later starts went well, or the need has gone
                 self._retries.done(name)
                 continue
             reason = f"a replica could not be started on {node}"
-            with self._replicas.without(node):
-                actions += self._measures.grow(name, reason)
-            actions += self._measures.fit(name, reason)
+            with self.replicas.without(node):
+                actions += self.measures.grow(name, reason)
+            actions += self.measures.fit(name, reason)
             self._watches[name].changed(now_s)
         return actions
 
     def _replace(self, name: str, key: str, now_s: float) -> list[Action]:
         """Move a straggling replica to another node, if there is one that is as good by prediction."""
-        place = self._replicas.position(name, key)
-        node = self._replicas.node(self._sizings[name].replicas[place])
+        place = self.replicas.position(name, key)
+        node = self.replicas.node(self.replicas.sizings[name].replicas[place])
         self._slow = {pair: until_s for pair, until_s in self._slow.items() if until_s > now_s}
         avoided = [there for workload, there in self._slow if workload == name]
         reason = "it is much slower than the other replicas"
-        if actions := self._measures.move_straggler(name, place, reason, avoided):
+        if actions := self.measures.move_straggler(name, place, reason, avoided):
             self._slow[name, node] = now_s + AVOID_S
             self._watches[name].changed(now_s)
         else:
@@ -500,7 +503,7 @@ class Adaptation:
         belief = self._drifts[name].belief
         loaded = stated.at_load(base)
         needed = dataclasses.replace(loaded, required=base * self._factors[name], rate=loaded.rate * belief)
-        self._sizings[name].renew(needed)
+        self.replicas.sizings[name].renew(needed)
 
 
 def _latency_target(request: PlacementRequest) -> float | None:

@@ -135,7 +135,9 @@ class LiveRepackSettings:
 
 
 @dataclass(frozen=True)
-class _PlannedMove:
+class PlannedMove:
+    """Move of a replica that is decided and not yet carried out."""
+
     workload: str
     key: str
     node: int
@@ -164,6 +166,8 @@ class LiveRepacking:
 
     Attributes:
         crowded: nodes without headroom, which are to get no copies of calls.
+        planned: moves of this period that are left, in order.
+        record: use of each replica, from which the next packing is decided.
     """
 
     def __init__(
@@ -182,9 +186,9 @@ class LiveRepacking:
         self._settings = settings
         self._service_misses = service_misses
         self._auto = AutoDial(MIDDLE if settings.dial is None else settings.dial)
-        self._record = UseRecord(max(WINDOW_S, settings.every_s / SAMPLES_OF_PERIOD) - WINDOW_S / 2)
+        self.record = UseRecord(max(WINDOW_S, settings.every_s / SAMPLES_OF_PERIOD) - WINDOW_S / 2)
         self._next_s = now_s + settings.every_s
-        self._planned: list[_PlannedMove] = []
+        self.planned: list[PlannedMove] = []
         self._refused: set[tuple[str, int]] = set()  # workload and node of moves refused in this period
         self._moved: set[str] = set()  # keys of replicas that were moved in this period
         self.crowded: frozenset[str] = frozenset()
@@ -194,11 +198,6 @@ class LiveRepacking:
         """Where the dial stands, from 0 to 10."""
         return self._auto.dial
 
-    @property
-    def planned(self) -> int:
-        """Number of moves that are decided and not yet carried out."""
-        return len(self._planned)
-
     def observe(self, now_s: float, cores: Mapping[str, float], late: Mapping[str, LateCount]) -> list[str]:
         """Take account of a window of measurements; returns lines on nodes that lost or gained headroom.
 
@@ -207,7 +206,7 @@ class LiveRepacking:
             cores: number of cores in use in this window, by key of the replica; unknown ones are left out.
             late: requests of this window, by service.
         """
-        self._record.add(now_s, cores)
+        self.record.add(now_s, cores)
         self._auto.observe(late)
         return list(self._see_headroom())
 
@@ -228,10 +227,10 @@ class LiveRepacking:
         started: set[str] = set()
         before: list[Action] = []  # stops of best-effort work come before its starts
         after: list[Action] = []
-        for move in list(self._planned):
+        for move in list(self.planned):
             if move.workload in started or not self._may_move(move.workload, now_s):
                 continue
-            self._planned.remove(move)
+            self.planned.remove(move)
             found = self._carried_out(move)
             if not found:
                 self._refused.add((move.workload, move.node))
@@ -245,14 +244,14 @@ class LiveRepacking:
             actions += [one for one in found if isinstance(one, Start)]
         return [*before, *actions, *after], lines
 
-    def _carried_out(self, move: _PlannedMove) -> list[Action]:
+    def _carried_out(self, move: PlannedMove) -> list[Action]:
         """Move a replica if it still stands where it stood and nothing forbids the move."""
         if not self._replicas.has(move.workload, move.key):
             return []
         found = self._measures.move_by_use(move.workload, move.key, move.node, move.reason)
         for one in found:
             if isinstance(one, Start):
-                self._record.copied(move.key, one.key)
+                self.record.copied(move.key, one.key)
                 self._moved.add(one.key)
         return found
 
@@ -264,17 +263,17 @@ class LiveRepacking:
         calm = not watch.waits(now_s) and not watch.slow and not self._service_misses(workload)
         return calm and sizing.forecast().met
 
-    def _decide_anew(self, refused: _PlannedMove) -> list[str]:
+    def _decide_anew(self, refused: PlannedMove) -> list[str]:
         """Plan again without a move that was refused; a few times in a period."""
         if not refused.packs:
             return []  # relief of the other nodes goes on
         if len(self._refused) > MAX_REFUSED:
-            self._planned.clear()
+            self.planned.clear()
             return []
-        self._planned = self._packing(self._tasks())
+        self.planned = self._packing(self._tasks())
         node = self._replicas.ledger.cluster.nodes[refused.node].name
         why = "memory, contention, anti-affinity or a target forbids it"
-        left = f"{len(self._planned)} moves are left"
+        left = f"{len(self.planned)} moves are left"
         return [f"repack: {refused.workload} cannot go to {node} now, since {why}; {left}"]
 
     # What a period decides
@@ -290,27 +289,27 @@ class LiveRepacking:
         self._refused.clear()
         self._moved.clear()
         tasks = self._tasks()
-        self._record.keep(tasks.keys)
+        self.record.keep(tasks.keys)
         if burn is not None and burn > BURNING:
-            self._planned = list(self._relief(tasks))
+            self.planned = list(self._relief(tasks))
             lines.append(
-                f"repack: {len(self._planned)} moves off nodes without headroom, and no packing: "
+                f"repack: {len(self.planned)} moves off nodes without headroom, and no packing: "
                 f"the allowance burns at {burn:.3g}"
             )
             return lines
-        self._planned = self._packing(tasks)
-        freed = len({one.drain for one in self._planned})
+        self.planned = self._packing(tasks)
+        freed = len({one.drain for one in self.planned})
         if freed:
             used = int(tasks.packed.occupied(tasks.packed.node).sum())
             lines.append(
-                f"repack: {used} nodes in use; {len(self._planned)} moves to free {freed} of them at dial "
+                f"repack: {used} nodes in use; {len(self.planned)} moves to free {freed} of them at dial "
                 f"{self.dial:g}"
             )
         return lines
 
-    def _packing(self, tasks: _Tasks) -> list[_PlannedMove]:
+    def _packing(self, tasks: _Tasks) -> list[PlannedMove]:
         """Moves that free nodes, as far as the dial goes."""
-        series = self._record.series(tasks.keys)
+        series = self.record.series(tasks.keys)
         if not tasks.keys or series.times_s.size < MIN_SAMPLES:
             return []  # requests would stand for a use that will be known soon
         # The caller waits: states are not settled before the choice, which takes seconds.
@@ -328,10 +327,10 @@ class LiveRepacking:
                     f"{tasks.packed.cluster.cores[move.source]:.3g} cores"
                 )
                 workload, key = tasks.workloads[move.task], tasks.keys[move.task]
-                planned.append(_PlannedMove(workload, key, move.target, number, packs=True, reason=reason))
+                planned.append(PlannedMove(workload, key, move.target, number, packs=True, reason=reason))
         return planned
 
-    def _relief(self, tasks: _Tasks) -> Iterator[_PlannedMove]:
+    def _relief(self, tasks: _Tasks) -> Iterator[PlannedMove]:
         """One move off each node without headroom, best-effort work first, to the emptiest node with room."""
         ledger, packed = self._replicas.ledger, tasks.packed
         free = ledger.free_cores.copy()  # a blocked node has none
@@ -345,7 +344,7 @@ class LiveRepacking:
             if task is not None:
                 free[target] -= packed.cores[task]
                 reason = f"{name} has no headroom and late requests are above their allowance"
-                yield _PlannedMove(
+                yield PlannedMove(
                     tasks.workloads[task], tasks.keys[task], target, number, packs=False, reason=reason
                 )
 
@@ -420,7 +419,7 @@ class LiveRepacking:
         """Tell the nodes without headroom from the last windows; lines on those that changed."""
         ledger = self._replicas.ledger
         tasks = self._tasks()
-        use = self._record.recent(tasks.keys)
+        use = self.record.recent(tasks.keys)
         jobs = np.array([not workload for workload in tasks.workloads], dtype=np.bool_)
         use[jobs] = tasks.packed.cores[jobs, None]  # a job is taken to use what it draws
         use = np.nan_to_num(use)
@@ -429,7 +428,10 @@ class LiveRepacking:
         crowded = set()
         for at, node in enumerate(ledger.cluster.nodes):
             rows = use[tasks.packed.node == at].sum(axis=0)
-            chance = self._chance(rows, float(ledger.cluster.cores[at]))
+            moments = np.array([rows.mean()]), np.array([rows.var()])
+            chance = chance_above(*moments, ledger.cluster.cores[[at]], FACTOR)[
+                0
+            ]  # that use is above the node
             if chance > (HEADROOM if node.name in self.crowded else NO_HEADROOM):
                 crowded.add(node.name)
                 if node.name not in self.crowded:
@@ -440,9 +442,3 @@ class LiveRepacking:
             elif node.name in self.crowded:
                 yield f"{node.name} has headroom again and gets copies"
         self.crowded = frozenset(crowded)
-
-    @staticmethod
-    def _chance(rows: Floats, cores: float) -> float:
-        """Chance that the sum of a node's use is above its cores."""
-        mean, variance = np.array([rows.mean()]), np.array([rows.var()])
-        return float(chance_above(mean, variance, np.array([cores]), FACTOR)[0])

@@ -51,7 +51,7 @@ def standing(nodes: Cluster, *placed: tuple[PlacementRequest, Sequence[tuple[int
     """Adaptation of workloads whose replicas stand on given nodes, in sizes of given indices."""
     placement = document(nodes, [], scheduler="thrifty", confidence=0.5)
     adaptation = Adaptation([request for request, _ in placed], nodes, placement, THRIFTY)
-    replicas = adaptation._replicas
+    replicas = adaptation.replicas
     for request, places in placed:
         for node, size in places:
             replicas.sizings[request.name].add(node, size)

@@ -62,7 +62,7 @@ def test_a_workload_that_contention_stops_misses_as_many_cores_as_it_has() -> No
     found = profile(RATES, {"quick": 1.0}, tolerated=over_sources(1.0, disk=0.04))
     adaptation = standing(nodes, (requested(400.0, found, nodes), [(0, 2)]))
     adaptation.job_room({}).take("job", "quick-0", 1.0, 1.0, {"disk": 1.0})
-    adaptation._sizings["w"].refresh()
+    adaptation.replicas.sizings["w"].refresh()
     assert adaptation.performance("w") == (0.0, 400.0)
     assert adaptation.missing_cores() == {"w": 4.0}
 
@@ -115,7 +115,7 @@ def test_a_node_that_saves_nothing_is_like_one_of_which_nothing_is_known(
     nodes = cluster({"quick": 2})
     adaptation = standing(nodes, (ask("w", 400, nodes), [(0, 3), (1, 3)]))
     adaptation.prefer_to_empty(saved)
-    stop = adaptation._measures.give_back("w", "it is quiet")
+    stop = adaptation.measures.give_back("w", "it is quiet")
     assert isinstance(stop, Stop)
     assert stop.node == first
 
@@ -257,7 +257,7 @@ def test_what_a_replica_grows_to_wins_most_for_each_core(
     adaptation = standing(
         nodes, (requested(need, of_sizes(*sizes), nodes), [(at, 0) for at in range(len(cores))])
     )
-    assert {type(one) for one in adaptation._measures.fit("w", "it is short")} == {Resize}
+    assert {type(one) for one in adaptation.measures.fit("w", "it is short")} == {Resize}
     assert sorted(cores for _, cores in where(adaptation).values()) == cores
 
 
@@ -265,7 +265,7 @@ def test_a_straggler_of_many_replicas_stays_where_there_is_no_other_node() -> No
     """Without it the others would perform more than 95% of what all do."""
     nodes = cluster({"quick": 24})
     adaptation = standing(nodes, (ask("w", 2400, nodes, spread=Spread.NODE), [(at, 0) for at in range(24)]))
-    assert adaptation._measures.move_straggler("w", 0, "it is slow", []) == []
+    assert adaptation.measures.move_straggler("w", 0, "it is slow", []) == []
     assert len(where(adaptation)) == 24
 
 
@@ -367,7 +367,7 @@ def test_a_replica_is_not_moved_by_use_to_where_its_target_would_be_missed() -> 
     adaptation = started(nodes, ask("w", 400, nodes))
     ((key, (node, _)),) = where(adaptation).items()
     other = "quick-1" if node == "quick-0" else "quick-0"
-    measures, place = adaptation._measures, nodes.index_of
+    measures, place = adaptation.measures, nodes.index_of
     assert measures.move_by_use("w", key, place["slow-0"], "less is used") == []
     assert where(adaptation) == {key: (node, 4.0)}
     start, stop = measures.move_by_use("w", key, place[other], "less is used")
@@ -428,17 +428,17 @@ def test_a_move_by_use_is_refused_where_a_workload_of_several_nodes_would_miss_i
             requested(rate, quiet, nodes, caution=caution, min_nodes=2, max_replicas=2),
             requested(100.0, loud, nodes, caution=caution),
         )
-        sizing = adaptation._sizings["quiet"]
+        sizing = adaptation.replicas.sizings["quiet"]
         assert len(sizing.replicas) == 2
         ((key, (node, _)),) = where(adaptation, "loud").items()
         assert node == "quick-2"
-        assert bool(adaptation._measures.move_by_use("loud", key, 0, "less is used")) == moves
+        assert bool(adaptation.measures.move_by_use("loud", key, 0, "less is used")) == moves
 
 
 def test_a_node_could_fit_what_best_effort_work_there_would_leave() -> None:
     nodes = cluster({"quick": 1})
     batch = ask("batch", None, nodes, max_replicas=1, memory_gb=60)
-    replicas = started(nodes, batch)._replicas
+    replicas = started(nodes, batch).replicas
     assert replicas.ledger.free_memory_gb[0] == 4.0
     assert replicas.could_fit(0, 8.0, 64.0)
     assert not replicas.could_fit(0, 8.1, 64.0)
@@ -484,7 +484,7 @@ def test_a_capacity_is_judged_at_the_load_that_is_prepared_for() -> None:
     request = request_for(Workload(name="w", memory_gb=1.0, target=target), about, nodes, SOURCE_CAUTION)
     adaptation = started(nodes, request)
     adaptation.prepare(0.0, {"w": 300.0})
-    judged = adaptation._sizings["w"].request
+    judged = adaptation.replicas.sizings["w"].request
     assert judged.required == pytest.approx(330.0)
     assert judged.rate == pytest.approx(request.at_load(330.0).rate)
     assert (judged.rate > request.rate).all()
@@ -527,7 +527,7 @@ def test_what_is_given_back_leaves_5_percent_over_the_need(need: float, less: bo
     for places, kind in (([(0, 0), (1, 0)], Stop), ([(0, 1)], Resize)):
         adaptation = standing(nodes, (request, places))
         before = where(adaptation)
-        found = adaptation._measures.give_back("w", "it is quiet")
+        found = adaptation.measures.give_back("w", "it is quiet")
         assert isinstance(found, kind) == less
         assert where(adaptation) == ({"w-0": ("quick-0", 4.0)} if less else before)
 
@@ -536,14 +536,14 @@ def test_a_size_that_frees_no_cores_is_not_given_back() -> None:
     nodes = cluster({"quick": 1})
     request = requested(50.0, of_sizes((2, 4, 100), (2, 8, 200)), nodes)
     adaptation = standing(nodes, (request, [(0, 1)]))
-    assert adaptation._measures.give_back("w", "it is quiet") is None
+    assert adaptation.measures.give_back("w", "it is quiet") is None
 
 
 def test_a_resize_gives_cores_only_so_a_size_of_more_memory_takes_another_replica() -> None:
     nodes = cluster({"quick": 2}, cores=2)
     request = requested(150.0, of_sizes((2, 4, 100), (2, 8, 200)), nodes, spread=Spread.NONE)
     adaptation = standing(nodes, (request, [(0, 0)]))
-    (start,) = adaptation._measures.fit("w", "it is short")
+    (start,) = adaptation.measures.fit("w", "it is short")
     assert isinstance(start, Start)
     assert adaptation.performance("w")[0] >= 150.0
 
@@ -555,7 +555,7 @@ def test_a_replica_grows_where_the_memory_is_free_that_it_takes_more(taken_gb: f
     request = requested(200.0, of_sizes((1, 10, 100), (2, 40, 200)), nodes, spread=Spread.NONE)
     adaptation = standing(nodes, (request, [(0, 0)]))
     adaptation.job_room({}).take("job", "quick-0", 1.0, taken_gb, {})
-    (action,) = adaptation._measures.fit("w", "it is short")
+    (action,) = adaptation.measures.fit("w", "it is short")
     assert isinstance(action, kind)
 
 
@@ -569,8 +569,8 @@ def test_best_effort_work_makes_room_for_a_twentieth_of_the_need(
     batch = ask("batch", None, there, max_replicas=1)
     for need, changes in ((8000.0, [Stop, kind]), (8001.0, [])):
         adaptation = standing(there, (request, [(0, 2)]), (batch, [(nodes - 1, 2)]))
-        adaptation._sizings["w"].renew(request.at_load(need))
-        found = adaptation._measures.fit("w", "it is short")
+        adaptation.replicas.sizings["w"].renew(request.at_load(need))
+        found = adaptation.measures.fit("w", "it is short")
         assert [type(one) for one in found] == [*changes, Shortage]
 
 
@@ -579,7 +579,7 @@ def test_a_workload_on_too_few_nodes_gets_no_larger_replicas() -> None:
     for rate in (400, 300):
         request = ask("w", rate, nodes, spread=Spread.NODE, min_nodes=2)
         adaptation = standing(nodes, (request, [(0, 2)]))
-        (shortage,) = adaptation._measures.fit("w", "it is short")
+        (shortage,) = adaptation.measures.fit("w", "it is short")
         assert isinstance(shortage, Shortage)
         assert where(adaptation) == {"w-0": ("quick-0", 4.0)}
 
@@ -590,6 +590,6 @@ def test_a_replica_neither_grows_to_a_size_that_is_slow_nor_shrinks_from_it(size
     nodes = cluster({"quick": 1}, cores=2)
     request = requested(150.0, profile({1: 100.0, 2: 200.0}, {"quick": 1.0}), nodes, max_replicas=1)
     adaptation = standing(nodes, (replace(request, corrections={(1, 1, 0): -1.5}), [(0, size)]))
-    (shortage,) = adaptation._measures.fit("w", "it is short")
+    (shortage,) = adaptation.measures.fit("w", "it is short")
     assert isinstance(shortage, Shortage)
     assert where(adaptation) == {"w-0": ("quick-0", cores)}

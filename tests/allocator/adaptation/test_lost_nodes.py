@@ -64,7 +64,7 @@ def test_a_lost_node_offers_neither_cores_nor_memory() -> None:
     nodes = cluster({"quick": 2})
     adaptation = started(nodes, ask("w", 400, nodes))
     adaptation.nodes_lost(["quick-0"], 0.0)
-    ledger = adaptation._replicas.ledger
+    ledger = adaptation.replicas.ledger
     assert (ledger.free_cores[0], ledger.free_memory_gb[0]) == (0.0, 0.0)
 
 

@@ -25,7 +25,7 @@ def packed_without_room_elsewhere() -> Machine:
 
 def test_a_straggler_stays_on_a_node_that_is_sold_beyond_its_cores_where_no_other_has_room() -> None:
     machine = packed_without_room_elsewhere()
-    ledger = machine.adaptation._replicas.ledger
+    ledger = machine.adaptation.replicas.ledger
     before = dict(machine.running)
     for slow in machine.of("front"):
         assert ledger.free_cores[ledger.cluster.index_of[before[slow]]] < 0
@@ -41,12 +41,12 @@ def test_best_effort_work_stays_on_a_node_that_is_sold_beyond_its_cores_where_it
     for _ in range(4):
         machine.window(idle(machine), p99_ms=20.0)
     assert machine.of("nap") == before
-    assert machine.running == {key: node for node, key in machine._placed()}
+    assert machine.running == {key: node for node, key in machine.placed()}
 
 
 def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_none() -> None:
     machine = packed()
-    ledger = machine.adaptation._replicas.ledger
+    ledger = machine.adaptation.replicas.ledger
     beyond = next(at for at in range(6) if ledger.free_cores[at] < 0)
     before = float(ledger.free_cores[beyond])
     rooms = machine.adaptation.job_room(dict.fromkeys((one.name for one in machine.cluster.nodes), 1.0))
@@ -58,7 +58,7 @@ def test_a_job_that_runs_already_on_a_node_that_is_sold_beyond_its_cores_takes_n
 
 def test_a_node_that_is_sold_beyond_its_cores_is_blocked_as_it_is() -> None:
     machine = packed()
-    replicas = machine.adaptation._replicas
+    replicas = machine.adaptation.replicas
     ledger = replicas.ledger
     before = ledger.free_cores.copy()
     beyond = int(before.argmin())

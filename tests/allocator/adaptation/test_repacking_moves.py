@@ -15,7 +15,13 @@ from kwiken.allocator.placement.headroom import Caution
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.allocator.adaptation.test_adaptation import RATES, ask, standing, where
-from tests.allocator.adaptation.test_live_repacking import Machine, idle
+from tests.allocator.adaptation.test_live_repacking import (
+    Machine,
+    burning,
+    idle,
+    moves_by_idle_use,
+    moves_off,
+)
 from tests.support.runtime.clusters import cluster, over_sources, profile, requested
 
 CAUTION = Caution(confidence=0.5, later_loss=0.0)
@@ -25,7 +31,7 @@ FOUR_CORES, EIGHT_CORES = 2, 3  # indices of sizes
 def moved_by_use(adaptation: Adaptation, to: int) -> bool:
     """Move the first replica of "w" to a node by measured use; check that a refusal changes nothing."""
     before = where(adaptation)
-    actions = adaptation._measures.move_by_use("w", "w-0", to, "less is used")
+    actions = adaptation.measures.move_by_use("w", "w-0", to, "less is used")
     if not actions:
         assert where(adaptation) == before
     return bool(actions)
@@ -105,7 +111,7 @@ def test_a_move_by_use_does_not_go_to_a_lost_node() -> None:
 def test_a_straggler_whose_successor_could_not_be_started_needs_its_cores(taken: float, back: bool) -> None:
     nodes = cluster({"quick": 2})
     adaptation = standing(nodes, (ask("w", 400, nodes), [(0, FOUR_CORES)]))
-    start, _ = adaptation._measures.move_straggler("w", 0, "it is slow", [])
+    start, _ = adaptation.measures.move_straggler("w", 0, "it is slow", [])
     assert isinstance(start, Start)
     adaptation.job_room({}).take("job", "quick-0", taken, 1.0, {})
     found = adaptation.start_failed("w", start.key, 10.0)
@@ -121,9 +127,7 @@ def relieved(nodes: int, crowded: set[str], *places: tuple[int, int]) -> list[tu
     """Moves off crowded nodes: key and index of the node; "w-0" stands at the first place."""
     there = cluster({"quick": nodes})
     adaptation = standing(there, (ask("w", 100, there, spread=Spread.NONE), places))
-    repacking = repacking_of(adaptation, "w")
-    repacking.crowded = frozenset(crowded)
-    return [(move.key, move.node) for move in repacking._relief(repacking._tasks())]
+    return [(key, node) for _, key, node in moves_off(adaptation, repacking_of(adaptation, "w"), crowded)]
 
 
 def test_crowded_nodes_are_relieved_by_their_own_replicas_onto_the_emptiest_other_node() -> None:
@@ -140,19 +144,16 @@ def test_no_move_is_planned_to_a_lost_node() -> None:
     nodes = cluster({"quick": 2})
     adaptation = standing(nodes, (ask("w", 100, nodes), [(0, 1)]))
     adaptation.nodes_lost(["quick-1"], 0.0)
-    repacking = repacking_of(adaptation, "w")
-    repacking.crowded = frozenset({"quick-0"})
-    assert list(repacking._relief(repacking._tasks())) == []
+    assert moves_off(adaptation, repacking_of(adaptation, "w"), {"quick-0"}) == []
 
 
 def test_a_move_is_given_20_s_to_show_before_the_next_one_of_its_workload() -> None:
     nodes = cluster({"quick": 3})
     adaptation = standing(nodes, (ask("w", 100, nodes, spread=Spread.NONE), [(0, 1), (1, 1)]))
     repacking = repacking_of(adaptation, "w")
-    repacking.crowded = frozenset({"quick-0", "quick-1"})
-    repacking._planned = list(repacking._relief(repacking._tasks()))
-    moments = [now_s for now_s in (5.0, 10.0, 15.0, 20.0, 24.0, 25.0, 30.0) if repacking.step(now_s)[0]]
-    assert moments == [5.0, 25.0]
+    burning(repacking, {"quick-0", "quick-1"})
+    moments = [now_s for now_s in (60.0, 65.0, 70.0, 75.0, 79.0, 80.0, 85.0) if repacking.step(now_s)[0]]
+    assert moments == [60.0, 80.0]
     assert {node for node, _ in where(adaptation).values()} == {"quick-2"}
 
 
@@ -167,11 +168,10 @@ def test_only_best_effort_work_moves_while_its_service_misses_its_target(node: s
     full = Observation(requests=1000, rate_per_s=100.0, p99_ms=5.0, turned_away=0.5)
     assert adaptation.observe_service("s", 0.0, full, {}) == []
     repacking = repacking_of(adaptation, "w", "batch")
-    repacking.crowded = frozenset({node})
-    repacking._planned = list(repacking._relief(repacking._tasks()))
-    assert repacking.planned == 1
-    actions, _ = repacking.step(5.0)
+    burning(repacking, {node})
+    actions, _ = repacking.step(60.0)
     assert [one.workload for one in actions if isinstance(one, Start)] == moved
+    assert len(repacking.planned) == 1 - len(moved)
 
 
 def test_a_move_says_what_the_work_of_the_node_that_it_frees_uses() -> None:
@@ -195,7 +195,7 @@ def refuse(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str,
         asked.append((name, key))
         return []
 
-    monkeypatch.setattr(machine.adaptation._measures, "move_by_use", refused)
+    monkeypatch.setattr(machine.adaptation.measures, "move_by_use", refused)
     return asked
 
 
@@ -204,19 +204,17 @@ def test_a_refused_move_off_a_crowded_node_leaves_those_off_other_nodes(
 ) -> None:
     machine = Machine(4)
     repacking = machine.repacking
-    repacking.crowded = frozenset(sorted(machine.nodes_in_use())[:2])
-    repacking._planned = list(repacking._relief(repacking._tasks()))
-    first, second = repacking._planned
-    for move in (first, second):
-        assert machine.running[move.key] == move.reason.split()[0]
+    crowded = sorted(machine.nodes_in_use())[:2]
+    burning(repacking, crowded)
     with monkeypatch.context() as for_now:
         asked = refuse(machine, for_now)
-        assert repacking.step(5.0) == ([], [])
-    assert asked == [(first.workload, first.key)]
-    assert repacking.planned == 1
-    actions, _ = repacking.step(10.0)
-    assert {one.reason.removeprefix("moved: ") for one in actions} == {second.reason}
-    assert repacking.planned == 0
+        assert repacking.step(60.0)[0] == []
+    ((_, refused),) = asked
+    assert machine.running[refused] == crowded[0]
+    (second,) = repacking.planned
+    assert machine.running[second.key] == second.reason.split()[0] == crowded[1]
+    assert repacking.step(65.0)[0]
+    assert repacking.planned == []
 
 
 def test_after_twenty_refused_moves_the_rest_waits_for_the_next_period(
@@ -240,8 +238,8 @@ def test_samples_of_a_replica_that_has_gone_are_dropped_at_the_end_of_the_period
     assert gone
     assert kept
     # A replica that was moved goes on with the samples of the one that it replaces.
-    assert not np.isnan(machine.repacking._record.series(list(machine.running)).cores).any()
-    series = machine.repacking._record.series([*gone, *kept]).cores
+    assert not np.isnan(machine.repacking.record.series(list(machine.running)).cores).any()
+    series = machine.repacking.record.series([*gone, *kept]).cores
     assert np.isnan(series[: len(gone)]).all()
     assert not np.isnan(series[len(gone) :]).any()
 
@@ -252,7 +250,7 @@ def test_a_period_says_how_many_nodes_it_is_to_free() -> None:
         used, moves_before = len(machine.nodes_in_use()), len(machine.moves)
         machine.window(idle(machine))
     carried_out = sum(isinstance(one, Start) for one in machine.moves[moves_before:])
-    planned = machine.repacking.planned + carried_out
+    planned = len(machine.repacking.planned) + carried_out
     (line,) = machine.lines
     assert line.startswith(f"repack: {used} nodes in use; {planned} moves to free ")
     assert line.endswith(" of them at dial 0")
@@ -268,10 +266,9 @@ def test_a_node_is_allowed_where_residents_tolerate_the_sources_that_the_workloa
         (requested(400.0, loud, nodes, caution=CAUTION), [(0, FOUR_CORES)]),
         (requested(100.0, quiet, nodes, caution=CAUTION), [(1, 0)]),
     )
-    repacking = repacking_of(adaptation, "w")
-    assert repacking._allowed("w").tolist() == [True, True]
     rooms = adaptation.job_room({})
+    assert moves_by_idle_use(adaptation, "w") == [("w-0", 1)]
     rooms.take("loud on the network", "quick-1", 1.0, 1.0, {"network": 0.5})
-    assert repacking._allowed("w").tolist() == [True, True]
+    assert moves_by_idle_use(adaptation, "w") == [("w-0", 1)]
     rooms.take("loud on disk", "quick-1", 1.0, 1.0, {"disk": 0.01})
-    assert repacking._allowed("w").tolist() == [True, False]
+    assert moves_by_idle_use(adaptation, "w") == []
