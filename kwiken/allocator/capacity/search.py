@@ -214,7 +214,7 @@ class Search:
             target_ms: p99 to reach, milliseconds.
             start: sizes to start from; None for the cheapest.
         """
-        best = self.trim(self._walk(self.found(start or self.cheapest_start()), target_ms), target_ms)
+        best = self.trim(self.walk(self.found(start or self.cheapest_start()), target_ms), target_ms)
         if best.p99_ms > target_ms:
             return best
 
@@ -223,7 +223,7 @@ class Search:
             return other.p99_ms <= target_ms
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
-            return self.trim(self._walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
+            return self.trim(self.walk(less, target_ms, below=than.cost - MIN_SAVING), target_ms)
 
         return self._exchanged(best, walked, better)
 
@@ -235,14 +235,14 @@ class Search:
             start: sizes to start from; None for the cheapest.
         """
         below = cost + MIN_SAVING
-        best = self._walk(self.found(start or self.cheapest_start()), 0.0, below)
+        best = self.walk(self.found(start or self.cheapest_start()), 0.0, below)
 
         def better(other: FoundSizes, than: FoundSizes) -> bool:
             return other.p99_ms < than.p99_ms * (1 - MIN_GAIN)
 
         def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
             del than
-            return self._walk(less, 0.0, below)
+            return self.walk(less, 0.0, below)
 
         return self._exchanged(best, walked, better)
 
@@ -279,10 +279,10 @@ class Search:
         Args:
             cost: most that the replicas may cost in an hour.
         """
-        return self._walk(self.found(self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
+        return self.walk(self.found(self.cheapest_start()), 0.0, below=cost + MIN_SAVING)
 
-    def _walk(self, found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
-        """Make the move of most gain per cost until the target is met or no move within the cost helps."""
+    def walk(self, found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
+        """Make the move of most gain per cost until the target is met or no move below the cost helps."""
         for _ in range(MAX_STEPS):
             if found.p99_ms <= target_ms:
                 break
@@ -299,8 +299,8 @@ class Search:
         stage gains more than the stage at its fastest would.
         """
         scored: list[tuple[float, float, Sizes]] = []
-        charged, cost = self._charged(found.sizes), found.cost
-        bounds = self._bounds(found, target_ms)
+        charged, cost = self.charged(found.sizes), found.cost
+        bounds = self.gain_bounds(found, target_ms)
         moves = [
             (size.replicas != found.sizes[stage].replicas, -bound, stage, size)
             for stage, bound in bounds.items()
@@ -317,7 +317,7 @@ class Search:
             gain = found.p99_ms - max(self.p99_ms(sizes), target_ms)
             if not gain > MIN_GAIN * found.p99_ms:
                 continue
-            score = gain / max(self._charged(sizes) - charged, FREE * self._least_price)
+            score = gain / max(self.charged(sizes) - charged, FREE * self._least_price)
             scored.append((score, gain, sizes))
             if score > best and self.allowed(sizes):
                 best = score
@@ -359,11 +359,11 @@ class Search:
                 kept = [
                     one
                     for one in self._fewer_copies(found.sizes)
-                    if self.p99_ms(one) <= target_ms and self._charged(one) < self._charged(found.sizes)
+                    if self.p99_ms(one) <= target_ms and self.charged(one) < self.charged(found.sizes)
                 ]
             if not kept:
                 break
-            found = self.found(min(kept, key=lambda one: (self._charged(one), self.p99_ms(one))))
+            found = self.found(min(kept, key=lambda one: (self.charged(one), self.p99_ms(one))))
         return found
 
     def _savings(self, found: FoundSizes) -> list[Sizes]:
@@ -451,7 +451,7 @@ class Search:
                 if self.trials.fewest(stage, place) <= count <= limit[place]:
                     yield replace(now, replicas=count, node_class=place)
 
-    def _bounds(self, found: FoundSizes, target_ms: float) -> dict[int, float]:
+    def gain_bounds(self, found: FoundSizes, target_ms: float) -> dict[int, float]:
         """By stage worth trying: the most that a move there can lower p99, milliseconds.
 
         Tried are the stages that slow requests wait for most. Without waiting and stragglers a stage would
@@ -480,7 +480,7 @@ class Search:
                 bounds[stage] = bound
         return bounds
 
-    def _charged(self, sizes: Sizes) -> float:
+    def charged(self, sizes: Sizes) -> float:
         """Cost of replicas and of the processor time that copies take."""
         copies = 0.0
         for stage, size in enumerate(sizes):

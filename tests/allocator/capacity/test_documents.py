@@ -70,4 +70,4 @@ def test_stages_without_replicas_have_no_place_and_no_price() -> None:
     assert search.cheapest_start()[0] == StageSize(0)
     moves = [one.move for one in marginals(search, chosen) if one.stage == "fetch"]
     assert moves == ["more copies"]
-    assert {size.replicas for size in search._moves(0, StageSize(0))} == {0}
+    assert search.cheapest(0.0).sizes[0].replicas == 0

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from kwiken.allocator.capacity import outcomes, study
+from kwiken.allocator.capacity import outcomes, search as capacity_search, study
 from kwiken.allocator.capacity.marginals import Marginal
 from kwiken.allocator.capacity.outcomes import SizeOutcome, cheapest_of, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search, SizeLevers
 from kwiken.allocator.capacity.settings import SizeSettings
+from kwiken.allocator.capacity.study import UnmetTargetError
 from kwiken.allocator.capacity.supply import Sizes, StageNeed, StageSize, Supply
 from kwiken.allocator.capacity.trials import FIXED_LEVEL, LEVELS, StageTrials
 from kwiken.base.errors import InputError
@@ -94,10 +95,34 @@ def goes(search: Search, now: StageSize, good: StageSize, way: str) -> bool:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "p99_ms", p99_ms)
-        patch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+        patch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
         if way == "down":
             return search.trim(search.found(start), 50.0).sizes == (good, OTHER)
-        return search._walk(search.found(start), 50.0).sizes == (good, OTHER)
+        return search.walk(search.found(start), 50.0).sizes == (good, OTHER)
+
+
+def step(search: Search, start: Sizes, target_ms: float, below: float = math.inf) -> Sizes | None:
+    """Sizes that a walk of one move goes to; None for no move."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(capacity_search, "MAX_STEPS", 1)
+        moved = search.walk(search.found(start), target_ms, below).sizes
+    return None if moved == start else moved
+
+
+def savings_of(search: Search, start: Sizes) -> list[Sizes]:
+    """Sizes that an exchange gives something back to, in the order in which they are tried."""
+    tried: list[Sizes] = []
+
+    def walk(found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
+        del target_ms, below
+        tried.append(found.sizes)
+        return replace(found, p99_ms=1.0 if len(tried) == 1 else 2.0)  # an exchange wins nothing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "walk", walk)
+        patch.setattr(capacity_search, "MAX_EXCHANGES", 1000)
+        search.least_p99(1000.0, start)
+    return tried[1:]
 
 
 def sizes(*some: tuple[int, int, int]) -> set[StageSize]:
@@ -191,18 +216,15 @@ def test_the_move_of_most_gain_for_its_cost_is_made(nodes: str, monkeypatch: pyt
     start = (StageSize(4, LARGE), OTHER)
     told = {StageSize(5, LARGE): 70.0, StageSize(6, LARGE): 50.0, StageSize(4, SMALL): 99.99}
     monkeypatch.setattr(search, "p99_ms", lambda sizes: told.get(sizes[0], 100.0))
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 100.0})
-    best = search._best_move(search.found(start), 10.0, math.inf)
-    assert best is not None
-    assert best.sizes == (StageSize(5, LARGE), OTHER)  # less than a two-thousandth is no gain
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 100.0})
+    # Less than a two-thousandth is no gain.
+    assert step(search, start, 10.0) == (StageSize(5, LARGE), OTHER)
     told[StageSize(4, SMALL)] = 95.0
-    best = search._best_move(search.found(start), 10.0, math.inf)
-    assert best is not None
-    assert best.sizes == (StageSize(4, SMALL), OTHER)
-    assert search._best_move(search.found(start), 100.0, math.inf) is None  # nothing beyond the target counts
+    assert step(search, start, 10.0) == (StageSize(4, SMALL), OTHER)
+    assert step(search, start, 99.999) is None  # nothing beyond the target counts
     below = search.supply.cost(start) * (1 + 1e-6)
     told[StageSize(4, SMALL)] = 100.0
-    assert search._best_move(search.found(start), 10.0, below) is None
+    assert step(search, start, 10.0, below) is None
 
 
 def test_copies_are_not_given_where_the_fewest_replicas_cannot_serve_them_too() -> None:
@@ -257,6 +279,33 @@ def test_settings_that_are_left_out_are_the_usual_ones() -> None:
     assert settings(rate_per_s=1e9).rate_per_s == 1e9
 
 
+def unmet(
+    monkeypatch: pytest.MonkeyPatch,
+    on_the_way_ms: float | None,
+    at_the_end_ms: float | None,
+    *,
+    helpful: Sequence[Marginal] = (),
+    **changed: object,
+) -> UnmetTargetError:
+    """Error of a sizing that verified sizes of these p99 on its way and at its end; None for none."""
+
+    def outcome(p99_ms: float | None) -> SizeOutcome | None:
+        return None if p99_ms is None else cast("SizeOutcome", SimpleNamespace(p99_ms=p99_ms, cost=3.25))
+
+    least = FoundSizes((), 80.0, 1.0)
+    monkeypatch.setattr(study, "load_model", lambda *_, **__: MODEL)
+    monkeypatch.setattr(study, "start_with_given", lambda search: None)
+    monkeypatch.setattr(study, "in_two_steps", lambda search, given: lambda goal_ms: least)
+    monkeypatch.setattr(study, "reached", lambda *_, seed: (None, outcome(on_the_way_ms)))
+    monkeypatch.setattr(study, "checked", lambda *_, seed: outcome(at_the_end_ms))
+    monkeypatch.setattr(study, "marginals", lambda search, sizes: helpful)
+    monkeypatch.setattr(study, "slowest_stage", lambda search, sizes: ("a", 123.456))
+    monkeypatch.setattr(Search, "min_gain_ms", lambda search, sizes: 1.0)
+    with pytest.raises(UnmetTargetError) as caught:
+        study.study_size(PROFILE, settings(**changed))
+    return caught.value
+
+
 @pytest.mark.parametrize(
     ("forbidden", "change_ms", "told"),
     [
@@ -271,34 +320,35 @@ def test_what_stands_against_a_lower_p99_is_told(
     forbidden: tuple[str, str], change_ms: float, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [Marginal("a", "replica more", change_ms, 1.0, one) for one in forbidden]
-    monkeypatch.setattr(study, "marginals", lambda search, sizes: found)
-    monkeypatch.setattr(study, "slowest_stage", lambda search, sizes: ("a", 123.456))
-    search = cast("Search", SimpleNamespace(min_gain_ms=lambda sizes: 1.0))
-    text = study._bound(search, (), settings())
+    text = str(unmet(monkeypatch, None, None, helpful=found))
     assert told in text
     assert "at stage 'a', 123.5 ms beyond its median" in text
 
 
 @pytest.mark.parametrize(("value_ms", "text"), [(9999.4, "9999"), (10_000.0, "10,000"), (0.12345, "0.1235")])
-def test_times_are_told_without_an_exponent(value_ms: float, text: str) -> None:
-    assert study._figure(value_ms) == text
+def test_times_are_told_without_an_exponent(
+    value_ms: float, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert f"the nearest is {text} ms at" in str(unmet(monkeypatch, value_ms, None))
+
+
+@pytest.mark.parametrize(("on_the_way_ms", "at_the_end_ms"), [(97.0, 90.0), (90.0, 97.0)])
+def test_the_nearest_is_the_least_p99_that_was_verified(
+    on_the_way_ms: float, at_the_end_ms: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert unmet(monkeypatch, on_the_way_ms, at_the_end_ms).nearest_ms == 90.0
 
 
 def test_the_nearest_is_told_with_its_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = cast("SizeOutcome", SimpleNamespace(p99_ms=97.0, cost=3.25))
-    monkeypatch.setattr(study, "checked", lambda *_, seed: None)
-    monkeypatch.setattr(study, "_bound", lambda *_: "nothing helps")
-    search = cast("Search", SimpleNamespace(trials=None))
-    least = cast("FoundSizes", SimpleNamespace(sizes=()))
     free = nodes_from_toml(
         NODES.replace("cost_per_hour = 3.2\n", "").replace("cost_per_hour = 1.0\n", ""), where="n"
     )
     priced = nodes_from_toml(NODES, where="n")
     single = replace(priced, classes=priced.classes[:1], nodes=priced.nodes[:1])
     for cluster, unit in ((None, "cores"), (free, "cores"), (priced, "an hour"), (single, "an hour")):
-        told = str(study._unmet(search, least, outcome, settings(cluster=cluster)))
-        assert f"the nearest is 97 ms at a cost of 3.25 {unit}; nothing helps" in told
-    nothing = study._unmet(search, least, None, settings())
+        told = str(unmet(monkeypatch, 97.0, None, cluster=cluster))
+        assert f"the nearest is 97 ms at a cost of 3.25 {unit}; the slowest requests lose most" in told
+    nothing = unmet(monkeypatch, None, None)
     assert math.isinf(nothing.nearest_ms)
     assert "nearest" not in str(nothing)
 
@@ -309,11 +359,11 @@ def test_copies_go_where_they_help_when_their_budget_is_used_up(monkeypatch: pyt
     start = (StageSize(4, LARGE, 0), StageSize(4, LARGE, 5))
     monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0].level else 100.0)
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
-    found = search._best_move(search.found(start), 10.0, math.inf)
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
+    found = step(search, start, 10.0)
     assert found is not None
-    assert found.sizes[0].level > 0
-    assert found.sizes[1] == StageSize(4, LARGE, 5 - found.sizes[0].level)
+    assert found[0].level > 0
+    assert found[1] == StageSize(4, LARGE, 5 - found[0].level)
 
 
 def test_a_stage_does_not_give_up_copies_for_its_own_move(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,16 +372,14 @@ def test_a_stage_does_not_give_up_copies_for_its_own_move(monkeypatch: pytest.Mo
     monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
     fast = [StageSize(5, LARGE, level) for level in (5, 6)]
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0] in fast else 100.0)
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
     start = (StageSize(4, LARGE, 3), StageSize(4, LARGE, 0))
-    assert search._best_move(search.found(start), 10.0, math.inf) is None
+    assert step(search, start, 10.0) is None
     start = (StageSize(4, LARGE, 3), StageSize(4, LARGE, 2))
-    found = search._best_move(search.found(start), 10.0, math.inf)
-    assert found is None  # six levels of the first stage alone are more than five
-    monkeypatch.setattr(search, "_max_reissue", 0.6)
-    found = search._best_move(search.found(start), 10.0, math.inf)
-    assert found is not None
-    assert found.sizes == (fast[1], StageSize(4, LARGE, 0))
+    assert step(search, start, 10.0) is None  # six levels of the first stage alone are more than five
+    unit = 0.5 / 6  # of a level, so that six are paid for
+    monkeypatch.setattr(search, "spent", lambda sizes: unit * sum(size.level for size in sizes))
+    assert step(search, start, 10.0) == (fast[1], StageSize(4, LARGE, 0))
 
 
 def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +388,7 @@ def test_what_costs_least_p99_is_given_back_first(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         search, "p99_ms", lambda sizes: 100.0 + 20.0 * (4 - sizes[0].replicas) + 5.0 * (4 - sizes[1].replicas)
     )
-    savings = [tuple(size.replicas for size in sizes) for sizes in search._savings(search.found(start))]
+    savings = [tuple(size.replicas for size in sizes) for sizes in savings_of(search, start)]
     assert savings == [(4, 3), (4, 2), (3, 4), (2, 4)]
 
 
@@ -348,7 +396,7 @@ def test_what_costs_as_much_is_no_saving(monkeypatch: pytest.MonkeyPatch) -> Non
     search = search_of(nodes=NODES.replace("cost_per_hour = 1.0", "cost_per_hour = 3.2"))
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
     found = search.found((StageSize(4, LARGE), OTHER))
-    savings = search._savings(found)
+    savings = savings_of(search, found.sizes)
     assert (StageSize(3, SMALL), OTHER) in savings
     assert all(search.supply.cost(sizes) < found.cost - 0.01 for sizes in savings)
 
@@ -382,8 +430,9 @@ def test_beside_a_given_policy_none_and_those_of_about_as_many_copies_are_tried(
 ) -> None:
     search = search_of()
     monkeypatch.setattr(search.trials, "given_level", lambda stage: given)
-    levels = search._levels(0, StageSize(3, level=FIXED_LEVEL), (1, 2))
-    assert sorted(levels) == sorted({FIXED_LEVEL, 0, *near})
+    now = StageSize(3, LARGE, FIXED_LEVEL)
+    reached = {level for level in range(len(LEVELS)) if goes(search, now, replace(now, level=level), "up")}
+    assert reached == {0, *near}
 
 
 def test_what_just_meets_the_target_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -404,18 +453,20 @@ def test_the_second_order_is_tried_where_policies_were_given(monkeypatch: pytest
 
 
 def test_each_exchange_is_tried_once_and_the_best_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three savings, the second leads to cheaper sizes, from which the others are tried again."""
-    search = search_of()
-    options = [(StageSize(count), OTHER) for count in (1, 2, 3)]
+    """The second saving leads to a lower p99; what was tried before it is not tried again from there."""
+    search = search_of().only(SizeLevers(reissues=False, classes=False))
+    start = (StageSize(4, LARGE), OTHER)
     tried: list[Sizes] = []
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
-    monkeypatch.setattr(search, "_savings", lambda found: options)
 
-    def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
-        tried.append(less.sizes)
-        return replace(less, cost=than.cost - 1.0 if less.sizes == options[1] else than.cost)
+    def walk(found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
+        del target_ms, below
+        tried.append(found.sizes)
+        # From there the walk goes on to the sizes that it began with.
+        return replace(search.found(start), p99_ms=40.0) if len(tried) == 3 else found
 
-    start = search.found((StageSize(4), OTHER))
-    found = search._exchanged(start, walked, lambda other, than: other.cost < than.cost)
-    assert tried == options
-    assert found.sizes == options[1]
+    monkeypatch.setattr(search, "walk", walk)
+    found = search.least_p99(1000.0, start)
+    assert (found.sizes, found.p99_ms) == (start, 40.0)
+    assert tried[0] == start
+    assert len(set(tried[1:])) == len(tried[1:]) == 4  # one and two replicas less of each stage

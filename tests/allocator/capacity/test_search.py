@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -30,6 +31,14 @@ MAX_GAP = 1.2  # cost of the search over that of the optimum, for any target
 MAX_MEAN_GAP = 1.05  # the same on average over the targets
 MOST = 4  # replicas of a stage
 RATE = 150.0
+
+
+def record(search: Search, monkeypatch: pytest.MonkeyPatch, latencies: Sequence[np.ndarray]) -> None:
+    """Let stages take these times, milliseconds, whatever their sizes are."""
+    trials = search.trials
+    warm = np.zeros(trials.warm_up)
+    some = [SimpleNamespace(latency_ms=np.concatenate([warm, one])) for one in latencies]
+    monkeypatch.setattr(trials, "trial", lambda stage, size: some[stage])
 
 
 def search_of(
@@ -117,8 +126,8 @@ def test_gain_beyond_the_target_does_not_choose_a_move(monkeypatch: pytest.Monke
         return 40.0 if first.replicas > 2 else 60.0 if second.replicas > 2 else 100.0
 
     monkeypatch.setattr(search, "p99_ms", p99_ms)
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
-    walked = search._walk(search.found(start), 60.0)
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    walked = search.walk(search.found(start), 60.0)
     assert [size.replicas for size in walked.sizes] == [2, 3]
 
 
@@ -269,14 +278,16 @@ def test_moves_that_are_not_simulated_could_not_be_the_best(
     search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same walks where no bound leaves any move out."""
-    least, bounds = search.p99_ms(search.cheapest_start()), search._bounds
+    least, bounds = search.p99_ms(search.cheapest_start()), search.gain_bounds
 
     def walks() -> list[Sizes]:
         start = search.found(search.cheapest_start())
-        return [search._walk(start, share * least).sizes for share in (0.8, 0.5, 0.3)]
+        return [search.walk(start, share * least).sizes for share in (0.8, 0.5, 0.3)]
 
     pruned = walks()
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: dict.fromkeys(bounds(found, 0.0), 1e9))
+    monkeypatch.setattr(
+        search, "gain_bounds", lambda found, target_ms: dict.fromkeys(bounds(found, 0.0), 1e9)
+    )
     assert walks() == pruned
 
 
@@ -286,16 +297,16 @@ def test_no_move_at_a_stage_wins_more_than_its_bound(search: Search) -> None:
         if search.p99_ms(sizes) == float("inf"):
             continue
         found = search.found(sizes)
-        bounds = search._bounds(found, 0.0)
+        bounds = search.gain_bounds(found, 0.0)
         assert bounds
         for stage, bound in bounds.items():
             assert 0 < bound < found.p99_ms
-            for size in search._moves(stage, sizes[stage]):
+            for size in itertools.product(range(replicas, 7), [0], range(len(LEVELS))):
                 moved = list(sizes)
-                moved[stage] = size
-                if search.trials.trial(stage, size) is not None:
+                moved[stage] = StageSize(*size)
+                if (size[0] > 1 or not size[2]) and search.allowed(tuple(moved)):
                     assert found.p99_ms - search.p99_ms(tuple(moved)) <= bound * 1.05
-        assert search._bounds(found, found.p99_ms) == {}
+        assert search.gain_bounds(found, found.p99_ms) == {}
 
 
 @pytest.mark.parametrize("share", [0.8, 0.5, 0.35])
@@ -315,7 +326,7 @@ def test_no_single_step_back_keeps_the_target_at_less_cost(search: Search, share
             fewer = list(found.sizes)
             fewer[stage] = replace(now, level=now.level - 1)
             kept = search.p99_ms(tuple(fewer)) <= target_ms
-            assert not kept or search._charged(tuple(fewer)) >= search._charged(found.sizes)
+            assert not kept or search.charged(tuple(fewer)) >= search.charged(found.sizes)
 
 
 def test_copies_are_charged_by_the_processor_time_that_they_take(search: Search) -> None:
@@ -323,7 +334,7 @@ def test_copies_are_charged_by_the_processor_time_that_they_take(search: Search)
     trial = search.trials.trial(0, sizes[0])
     assert trial is not None
     assert trial.extra_load > 0
-    charged = search._charged(sizes)
+    charged = search.charged(sizes)
     assert charged == pytest.approx(7.0 + trial.extra_load * search.trials.busy_cores(0, 0))
     policy = search.trials.policy(0, sizes[0])
     assert policy is not None
@@ -344,8 +355,8 @@ def test_a_stage_that_only_slow_requests_wait_for_is_tried(monkeypatch: pytest.M
     search = Search(trials, costs(profile), 0.1)
     steady, rare = np.linspace(20.0, 21.0, 1000), np.ones(1000)
     rare[::67] = 200.0
-    monkeypatch.setattr(search, "_latencies", lambda sizes: [steady, rare])
-    bounds = search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)
+    record(search, monkeypatch, [steady, rare])
+    bounds = search.gain_bounds(search.found((StageSize(3), StageSize(3))), 30.0)
     assert bounds == {1: pytest.approx(170.0)}
 
 
@@ -358,8 +369,8 @@ def test_of_many_stages_those_that_slow_requests_wait_for_most_are_tried(
     latencies = [np.linspace(1.0, 1.1, 1000), np.linspace(1.0, 1.1, 1000)]
     latencies[slow][::67] = 200.0
     latencies[1 - slow][::67] = 100.0
-    monkeypatch.setattr(search, "_latencies", lambda sizes: latencies)
-    bounds = search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)
+    record(search, monkeypatch, latencies)
+    bounds = search.gain_bounds(search.found((StageSize(3), StageSize(3))), 30.0)
     # On nodes of the same class, its slow calls would take no less than its quick ones.
     assert bounds == {slow: pytest.approx(300.0 - (100.0 + 1.01), abs=0.1)}
 
@@ -380,19 +391,19 @@ def test_at_most_twelve_stages_are_tried_and_a_gain_is_bounded_by_the_quickest_t
     slow = np.arange(1001) % 50 == 0
     latencies = [np.where(slow, 10.0 * (number + 1), usual) for number in range(14)]
     latencies[0] = latencies[0] + 100.0  # long, and in slow requests hardly longer than in others
-    monkeypatch.setattr(search, "_latencies", lambda sizes: latencies)
+    record(search, monkeypatch, latencies)
     sizes = tuple(StageSize(2) for _ in names)
     found = search.found(sizes)
-    bounds = search._bounds(found, 0.0)
+    bounds = search.gain_bounds(found, 0.0)
     assert list(bounds) == list(range(13, 1, -1))
     whole = np.sum(latencies, axis=0)
     for stage, bound in bounds.items():
         at_best = whole - latencies[stage] + np.minimum(latencies[stage], np.quantile(latencies[stage], 0.1))
         assert bound == pytest.approx(smooth_p99(whole) - smooth_p99(at_best))
     assert np.quantile(latencies[1], 0.1) == pytest.approx(1.1, rel=0.01)
-    capped = search._bounds(found, found.p99_ms - 1.0)
+    capped = search.gain_bounds(found, found.p99_ms - 1.0)
     assert capped == dict.fromkeys(bounds, pytest.approx(1.0))
-    assert search._bounds(found, found.p99_ms * (1 - 0.0004)) == {}
+    assert search.gain_bounds(found, found.p99_ms * (1 - 0.0004)) == {}
 
 
 def test_a_stage_is_chosen_by_the_slowest_requests_and_not_by_the_slower_half(
@@ -408,9 +419,9 @@ def test_a_stage_is_chosen_by_the_slowest_requests_and_not_by_the_slower_half(
     search = Search(trials, costs(profile), 0.1)
     number = np.arange(1000)
     often, rare = np.where(number % 10 < 3, 150.0, 1.0), np.where(number % 33 == 5, 200.0, 1.0)
-    monkeypatch.setattr(search, "_latencies", lambda sizes: [often, rare])
+    record(search, monkeypatch, [often, rare])
     monkeypatch.setattr(capacity_search, "MAX_STAGES_TRIED", 1)
-    assert list(search._bounds(search.found((StageSize(3), StageSize(3))), 30.0)) == [1]
+    assert list(search.gain_bounds(search.found((StageSize(3), StageSize(3))), 30.0)) == [1]
 
 
 def test_what_cannot_be_the_best_move_is_not_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,9 +434,9 @@ def test_what_cannot_be_the_best_move_is_not_simulated(monkeypatch: pytest.Monke
         return 40.0 if sizes[0].replicas > 2 else 98.0 if sizes[1].replicas > 2 else 100.0
 
     monkeypatch.setattr(search, "p99_ms", p99_ms)
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {1: 2.0, 0: 60.0})
-    best = search._best_move(search.found(start), 10.0, math.inf)
-    assert best is not None
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {1: 2.0, 0: 60.0})
+    monkeypatch.setattr(capacity_search, "MAX_STEPS", 1)
+    best = search.walk(search.found(start), 10.0)
     assert [size.replicas for size in best.sizes] == [3, 2]
     assert all(sizes[1] == StageSize(2) for sizes in asked)
 
@@ -448,7 +459,7 @@ def test_a_stage_that_may_not_be_repeated_still_gets_replicas() -> None:
     names = [stage.name for stage in profile.stages]
     trials = StageTrials(load_model(changed), RATE, Supply(names, {}), seed=0, requests=1000)
     search = Search(trials, costs(changed), 0.1)
-    assert 0 in search._bounds(search.found(search.cheapest_start()), 1.0)
+    assert 0 in search.gain_bounds(search.found(search.cheapest_start()), 1.0)
 
 
 def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
@@ -461,12 +472,12 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
     monkeypatch.setattr(
         alone, "p99_ms", lambda sizes: known.get(tuple(min(3, size.replicas) for size in sizes), 69.0)
     )
-    monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    monkeypatch.setattr(alone, "gain_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
     start = (StageSize(1), StageSize(1))
-    walked = alone.trim(alone._walk(alone.found(start), 50.0), 50.0)
+    walked = alone.trim(alone.walk(alone.found(start), 50.0), 50.0)
     assert walked.sizes == (StageSize(3), StageSize(2))
     below: list[float] = []
-    walk = alone._walk
+    walk = alone.walk
 
     def walked_below(found: FoundSizes, target_ms: float, cost: float = math.inf) -> FoundSizes:
         below.append(cost)
@@ -474,7 +485,7 @@ def test_what_the_walk_bought_too_early_is_exchanged_for_something_cheaper(
 
     with monkeypatch.context() as patch:
         patch.setattr(
-            alone, "_walk", lambda found, target_ms, below=math.inf: walked_below(found, target_ms, below)
+            alone, "walk", lambda found, target_ms, below=math.inf: walked_below(found, target_ms, below)
         )
         assert alone.cheapest(50.0, start).sizes == (StageSize(1), StageSize(3))
     assert below[0] == math.inf
@@ -499,64 +510,33 @@ def test_the_least_p99_at_a_cost_is_improved_by_exchanges_too(
         return scale * known.get((first, second), 69.0)
 
     monkeypatch.setattr(alone, "p99_ms", p99_ms)
-    monkeypatch.setattr(alone, "_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
+    monkeypatch.setattr(alone, "gain_bounds", lambda found, target_ms: dict.fromkeys(range(2), 100.0))
     start = (StageSize(1), StageSize(1))
-    assert alone._walk(alone.found(start), 0.0, below=5.5).sizes == (StageSize(3), StageSize(2))
+    assert alone.walk(alone.found(start), 0.0, below=5.5).sizes == (StageSize(3), StageSize(2))
     found = alone.least_p99(5.0, start)
     assert (found.sizes, found.p99_ms, found.cost) == ((StageSize(1), StageSize(3)), scale * 50.0, 4.0)
     monkeypatch.setattr(alone, "cheapest_start", lambda: start)
     assert alone.reach(5.0).sizes == (StageSize(3), StageSize(2))
     assert alone.reach(4.0).sizes == (StageSize(3), StageSize(1))
-    # Better by less than a two-thousandth is no reason to exchange.
-    judged: list[bool] = []
-
-    def exchanged(
-        best: FoundSizes, walked: object, better: Callable[[FoundSizes, FoundSizes], bool]
-    ) -> FoundSizes:
-        judged.extend(
-            better(replace(best, p99_ms=share * best.p99_ms), best) for share in (0.9994, 0.9996, 1.0)
-        )
-        return best
-
-    monkeypatch.setattr(alone, "_exchanged", exchanged)
-    alone.least_p99(5.0, start)
-    assert judged == [True, False, False]
 
 
-def test_a_walk_ends_after_400_moves_where_each_one_helps_a_little(
-    search: Search, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("share", "better"), [(0.9994, True), (0.9996, False), (1.0, False)])
+def test_less_than_a_two_thousandth_is_no_reason_to_exchange(
+    share: float, better: bool, search: Search, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps: list[float] = []
-
-    def best_move(found: FoundSizes, target_ms: float, below: float) -> FoundSizes:
-        assert (target_ms, below) == (10.0, math.inf)
-        steps.append(found.p99_ms)
-        return replace(found, p99_ms=0.999 * found.p99_ms)
-
-    monkeypatch.setattr(search, "_best_move", best_move)
-    search._walk(FoundSizes((), 1000.0, 1.0), 10.0)
-    assert len(steps) == 400
+    alone = search.only(SizeLevers(reissues=False))
+    start = (StageSize(2), StageSize(2))
+    monkeypatch.setattr(alone, "p99_ms", lambda sizes: 50.0 if sizes == start else 50.0 * share)
+    monkeypatch.setattr(alone, "walk", lambda found, target_ms, below: found)
+    assert (alone.least_p99(4.0, start).sizes != start) == better
 
 
-@pytest.mark.parametrize(("good", "tried"), [(None, 12), (0, 13), (10, 23), (11, 24), (12, 12)])
-def test_exchanges_end_when_twelve_in_a_row_have_failed(
-    good: int | None, tried: int, search: Search, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = [(StageSize(count), StageSize(1)) for count in range(1, 40)]
-    monkeypatch.setattr(search, "_savings", lambda found: options)
-    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
-    asked: list[Sizes] = []
-
-    def walked(less: FoundSizes, than: FoundSizes) -> FoundSizes:
-        del than
-        asked.append(less.sizes)
-        return less
-
-    start = search.found((StageSize(50), StageSize(1)))
-    better = options[good] if good is not None else None
-    found = search._exchanged(start, walked, lambda other, than: other.sizes == better)
-    assert asked == options[:tried]
-    assert found.sizes == (better if better in asked else start.sizes)
+def test_a_walk_ends_after_400_moves_where_each_one_helps_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica more lowers the p99 by a thousandth."""
+    search = search_of(most=1000).only(SizeLevers(reissues=False))
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 1000.0 * 0.999 ** sum(one.replicas for one in sizes))
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 1000.0})
+    assert search.walk(search.found((StageSize(1), StageSize(1))), 10.0).sizes[0] == StageSize(401)
 
 
 def test_the_effect_of_sizes_is_computed_once_for_all_kinds_of_moves(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,8 +31,11 @@ from tests.allocator.capacity.test_moves import (
     PROFILE,
     SMALL,
     goes,
+    savings_of,
     search_of,
+    step,
 )
+from tests.allocator.capacity.test_search import record
 from tests.support.models.queue_profiles import queue_profile
 from tests.support.models.stragglers import straggling_profile
 
@@ -48,7 +51,7 @@ def search() -> Search:
 
 def best_move(
     search: Search, told: Mapping[tuple[int, int], float], bounds: Mapping[int, float]
-) -> FoundSizes | None:
+) -> Sizes | None:
     """The move that is made from four replicas each, where the p99 of some numbers is below 100 ms."""
 
     def p99_ms(sizes: Sizes) -> float:
@@ -57,8 +60,8 @@ def best_move(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(search, "p99_ms", p99_ms)
-        patch.setattr(search, "_bounds", lambda found, target_ms: bounds)
-        return search._best_move(search.found(FOUR), 10.0, math.inf)
+        patch.setattr(search, "gain_bounds", lambda found, target_ms: bounds)
+        return step(search, FOUR, 10.0)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_the_move_that_wins_most_for_a_core_is_made(
 ) -> None:
     found = best_move(search, told, bounds)
     assert found is not None
-    first, second = found.sizes
+    first, second = found
     assert (first.replicas, second.replicas) == chosen
 
 
@@ -111,7 +114,7 @@ def test_copies_that_save_work_are_charged_nothing(monkeypatch: pytest.MonkeyPat
     search = search_of()
     sizes = (StageSize(4, LARGE, 3), OTHER)
     monkeypatch.setattr(search.trials, "trial", lambda stage, size: SimpleNamespace(extra_load=-0.5))
-    assert search._charged(sizes) == search.supply.cost(sizes)
+    assert search.charged(sizes) == search.supply.cost(sizes)
 
 
 def test_the_gain_of_other_nodes_is_bounded_by_all_the_time_of_a_stage(
@@ -121,10 +124,10 @@ def test_the_gain_of_other_nodes_is_bounded_by_all_the_time_of_a_stage(
     search = search_of()
     slow = np.arange(1000) % 50 == 0
     fetch, rank = np.where(slow, 100.0, 5.0), np.where(slow, 10.0, 7.0)
-    monkeypatch.setattr(search, "_latencies", lambda sizes: [fetch, rank])
-    bounds = search._bounds(search.found((OTHER, OTHER)), 0.0)
+    record(search, monkeypatch, [fetch, rank])
+    bounds = search.gain_bounds(search.found((OTHER, OTHER)), 0.0)
     assert bounds == {0: pytest.approx(100.0), 1: pytest.approx(10.0)}
-    bounds = search._bounds(search.found((OTHER, OTHER)), 60.0)
+    bounds = search.gain_bounds(search.found((OTHER, OTHER)), 60.0)
     assert bounds == {0: pytest.approx(50.0), 1: pytest.approx(10.0)}
 
 
@@ -132,45 +135,61 @@ def test_copies_that_cost_nothing_are_not_given_back(monkeypatch: pytest.MonkeyP
     search = search_of().only(SizeLevers(replicas=False, classes=False))
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
     charged = {(3, 2): 5.0, (2, 2): 5.0, (3, 1): 4.0, (3, 0): 4.0}
-    monkeypatch.setattr(search, "_charged", lambda sizes: charged.get(tuple(one.level for one in sizes), 6.0))
+    monkeypatch.setattr(search, "charged", lambda sizes: charged.get(tuple(one.level for one in sizes), 6.0))
     found = search.trim(search.found((StageSize(4, level=3), StageSize(4, level=2))), 50.0)
     assert found.sizes == (StageSize(4, level=3), StageSize(4, level=1))
 
 
 def test_for_six_moves_beyond_the_budget_copies_elsewhere_are_given_up(
-    search: Search, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Only the last of some moves would help, with the copies of the second stage given up."""
-    monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
-    monkeypatch.setattr(search, "_max_reissue", 0.1)
-    start = (StageSize(2), StageSize(4, 0, 1))
-    for count, p99_ms, helps in ((6, 40.0, True), (7, 40.0, False), (6, 99.96, False)):
-        blocked = [(StageSize(3 + number, 0, 1), start[1]) for number in range(count)]
-        good = blocked[-1][0]
-        told = {good: p99_ms}
-        monkeypatch.setattr(search, "p99_ms", lambda sizes, told=told: told.get(sizes[0], 100.0))
-        found = search._shifted(search.found(start), blocked)
-        assert (found is not None) == helps
-        if found is not None:
-            assert found.sizes == (good, StageSize(4))
-    monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0].replicas > 2 else 100.0)
-    found = search._shifted(search.found(start), blocked)
-    assert found is not None
-    assert found.sizes == (blocked[0][0], StageSize(4))  # of those that win as much the first
+    """Of ten moves to more copies each, ever fewer win much; the copies of the second stage would pay for them."""
+    search = search_of().only(SizeLevers(classes=False))
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 100.0})
+    monkeypatch.setattr(search, "charged", lambda sizes: 1.0)  # so that moves are tried by what they win
+    start = (StageSize(4, LARGE, 1), StageSize(4, LARGE, 1))
+    moves = [StageSize(4, LARGE, level) for level in (2, 3, 5)]
+    moves += [StageSize(5, LARGE, level) for level in (1, 2, 4)]
+    moves += [StageSize(count, LARGE, 1) for count in (6, 7)]
+    rank = {move: place for place, move in enumerate(moves)}
+
+    def spent(sizes: Sizes) -> float:
+        return 0.6 if sizes[0] != start[0] and sizes[1].level else 0.1
+
+    monkeypatch.setattr(search, "spent", spent)
+    for good, p99_ms, helps in ((5, 40.0, True), (6, 40.0, False), (5, 99.96, False)):
+
+        def told(sizes: Sizes, good: int = good, p99_ms: float = p99_ms) -> float:
+            place = rank.get(sizes[0])
+            if place is None:
+                return 100.0
+            if sizes[1].level:  # what decides the order in which moves are tried
+                return 50.0 + place
+            return p99_ms if place == good else 100.0
+
+        monkeypatch.setattr(search, "p99_ms", told)
+        found = step(search, start, 10.0)
+        assert found == ((moves[good], replace(start[1], level=0)) if helps else None)
+    monkeypatch.setattr(
+        search,
+        "p99_ms",
+        lambda sizes: 40.0 + (rank[sizes[0]] if sizes[1].level else 0) if sizes[0] in rank else 100.0,
+    )
+    assert step(search, start, 10.0) == (moves[0], replace(start[1], level=0))  # of equal ones the first
 
 
 @pytest.mark.parametrize(("level", "left"), [(2, 3), (3, 2), (4, 1), (5, 0), (6, None)])
 def test_no_more_copies_are_given_up_than_the_budget_asks_for(
-    level: int, left: int | None, search: Search, monkeypatch: pytest.MonkeyPatch
+    level: int, left: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five levels in all are paid for; the second stage has four."""
+    search = search_of()
     monkeypatch.setattr(search, "spent", lambda sizes: 0.1 * sum(size.level for size in sizes))
-    monkeypatch.setattr(search, "_max_reissue", 0.5)
-    moved = StageSize(4, 0, level)
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
+    moved = StageSize(4, LARGE, level)
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes[0] == moved else 100.0)
-    second = StageSize(4, 0, 4)
-    found = search._shifted(search.found((StageSize(4), second)), [(moved, second)])
-    assert (None if found is None else found.sizes[1].level) == left
+    found = step(search, (StageSize(4, LARGE, level - 1), StageSize(4, LARGE, 4)), 10.0)
+    assert (None if found is None else found[1].level) == left
 
 
 def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> None:
@@ -187,9 +206,9 @@ def test_an_engine_tries_the_sizes_of_a_step_at_once_and_finds_the_same() -> Non
         search = Search(trials, costs(PROFILE), 0.1, SizeLevers(reissues=False), spread)
         together: list[object] = []
         start = search.found((StageSize(4), StageSize(4)))
-        together.append(search._best_move(start, 0.0, math.inf))
+        together.append(step(search, start.sizes, 0.0))
         ran_by_step = [sum(ran)]
-        together.append(search._savings(start))
+        together.append(savings_of(search, start.sizes))
         ran_by_step.append(sum(ran))
         together.append(marginals(search, (StageSize(8), StageSize(8))))
         ran_by_step.append(sum(ran))
@@ -243,7 +262,7 @@ def test_of_replicas_elsewhere_that_win_as_much_for_less_the_fewest_are_taken(
     faster = [(StageSize(count, LARGE), OTHER) for count in (4, 5)]
     assert search.supply.cost(faster[1]) < search.supply.cost(start)
     monkeypatch.setattr(search, "p99_ms", lambda sizes: 40.0 if sizes in faster else 100.0)
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
     assert search.least_p99(search.supply.cost(start), start).sizes == faster[0]
 
 
@@ -291,9 +310,27 @@ def test_what_costs_up_to_a_millionth_of_the_least_price_counts_as_much(
     charged = {0: 0.0, 1: charges[0] * millionth, 2: charges[1] * millionth}
     p99_ms = {1: 90.0, 2: 85.0}
     monkeypatch.setattr(search, "p99_ms", lambda sizes: p99_ms.get(sizes[0].level, 100.0))
-    monkeypatch.setattr(search, "_charged", lambda sizes: charged.get(sizes[0].level, 1.0))
-    monkeypatch.setattr(search, "_bounds", lambda found, target_ms: {0: 60.0})
-    monkeypatch.setattr(search, "_max_reissue", 1.0)
-    found = search._best_move(search.found((OTHER, OTHER)), 10.0, math.inf)
-    assert found is not None
-    assert found.sizes == (replace(OTHER, level=level), OTHER)
+    monkeypatch.setattr(search, "charged", lambda sizes: charged.get(sizes[0].level, 1.0))
+    monkeypatch.setattr(search, "gain_bounds", lambda found, target_ms: {0: 60.0})
+    assert step(search, (OTHER, OTHER), 10.0) == (replace(OTHER, level=level), OTHER)
+
+
+@pytest.mark.parametrize(("good", "tried"), [(None, 12), (0, 13), (10, 23), (11, 24), (12, 12)])
+def test_exchanges_end_when_twelve_in_a_row_have_failed(
+    good: int | None, tried: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = search_of()
+    monkeypatch.setattr(search, "spent", lambda sizes: 0.0)
+    monkeypatch.setattr(search, "p99_ms", lambda sizes: 50.0)
+    asked: list[Sizes] = []
+
+    def walk(found: FoundSizes, target_ms: float, below: float = math.inf) -> FoundSizes:
+        del target_ms, below
+        asked.append(found.sizes)
+        return replace(found, p99_ms=40.0) if len(asked) - 2 == good else found
+
+    monkeypatch.setattr(search, "walk", walk)
+    start = (StageSize(20), StageSize(20))
+    found = search.least_p99(1000.0, start)
+    assert len(asked) == 1 + tried  # the first is the walk before all exchanges
+    assert found.sizes == (start if good is None or good >= 12 else asked[1 + good])

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from kwiken.allocator.capacity import study
 from kwiken.allocator.capacity.marginals import marginals, slowest_stage
-from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, SizeOutcome, start_with_given
+from kwiken.allocator.capacity.outcomes import REPLICAS_ONLY, start_with_given
 from kwiken.allocator.capacity.search import FoundSizes, Search
 from kwiken.allocator.capacity.settings import SizeSettings
 from kwiken.allocator.capacity.study import SizeStudy, UnmetTargetError, study_size
@@ -93,23 +93,6 @@ count = 2
     for stage, one in enumerate(found):
         more = 3 * (supply.price[stage, next_faster] - supply.price[stage, slow])
         assert one.cost_change == pytest.approx(more)
-
-
-@pytest.mark.parametrize(("on_the_way_ms", "at_the_end_ms"), [(70.0, 50.0), (50.0, 70.0)])
-def test_the_nearest_is_the_least_p99_that_was_verified(
-    on_the_way_ms: float, at_the_end_ms: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def outcome(p99_ms: float) -> SizeOutcome:
-        return cast("SizeOutcome", SimpleNamespace(p99_ms=p99_ms, cost=3.0))
-
-    monkeypatch.setattr(study, "checked", lambda *_, seed: outcome(at_the_end_ms))
-    monkeypatch.setattr(study, "_bound", lambda *_: "nothing helps")
-    search, least = (
-        cast("Search", SimpleNamespace(trials=None)),
-        cast("FoundSizes", SimpleNamespace(sizes=())),
-    )
-    error = study._unmet(search, least, outcome(on_the_way_ms), settings())
-    assert error.nearest_ms == 50.0
 
 
 def test_the_slowest_stage_is_one_that_slow_requests_wait_for() -> None:
@@ -283,7 +266,9 @@ def test_the_watched_time_of_replicas_counts_stages_where_the_replica_of_each_ca
     assert study.watched_s == pytest.approx(30.0, rel=0.1)
 
 
-def test_a_frontier_has_the_points_that_nothing_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frontier_has_the_points_that_nothing_beats(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both searches are asked for targets evenly spaced by ratio, from their least p99 to that of the start."""
     start, answer = (StageSize(1),), (StageSize(7, level=2),)
 
@@ -318,11 +303,15 @@ def test_a_frontier_has_the_points_that_nothing_beats(monkeypatch: pytest.Monkey
         found=found,
         only=lambda levers: alone if levers == REPLICAS_ONLY else copies,
     )
-    points = study._frontier(
-        cast("Search", search),
-        way("copies", 2),
-        cast("SizeOutcome", SimpleNamespace(cost=7.0, sizes=answer)),
-    )
+    met = SimpleNamespace(cost=7.0, sizes=answer, verified=None)
+    monkeypatch.setattr(study, "Search", lambda *_, spread: search)
+    monkeypatch.setattr(study, "start_with_given", lambda search: None)
+    monkeypatch.setattr(study, "in_two_steps", lambda search, given: way("copies", 2))
+    monkeypatch.setattr(study, "reached", lambda *_, seed: (met, None))
+    for name in ("verify", "resampled_p99", "plan_of"):
+        monkeypatch.setattr(study, name, lambda *_, **__: cast("Any", SimpleNamespace()))
+    monkeypatch.setattr(study, "marginals", lambda search, sizes: ())
+    points = study_size(profile, settings(frontier=True)).frontier
     assert reached == [14.0, 14.0]
     for name, least_ms in (("copies", 160.0 / 14), ("alone", 320.0 / 14)):
         ratio = (320.0 / least_ms) ** (1 / 7)

@@ -77,7 +77,7 @@ def test_prices_are_evenly_spaced_in_their_logarithm(low: float, ratio: float) -
     assert _prices(low, low * ratio).tolist() == np.geomspace(low, low * ratio, PRICES).tolist()
 
 
-def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, plain_choices._Options]:
+def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, plain_choices.PlainOptions]:
     """Nodes of a few kinds, whose costs and performance are small whole numbers, so that many are equal."""
     sizes, nodes = int(rng.integers(1, 4)), int(rng.integers(2, 10))
     drawn_kinds = np.concatenate(([0], rng.integers(0, rng.integers(1, 5), nodes - 1)))
@@ -89,7 +89,7 @@ def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, pl
     groups = rng.integers(0, max(2, nodes // 2), nodes) if repeats else np.arange(nodes)
     needed = np.sort(rng.integers(1, 3 * nodes, int(rng.integers(1, nodes + 1)))).astype(np.float64)
     one = _Options(np.arange(nodes), groups, kind_of, cost, worth, needed, repeats_groups=repeats)
-    other = plain_choices._Options(
+    other = plain_choices.PlainOptions(
         np.arange(nodes), groups, fits[kind_of], cost[kind_of], worth[kind_of], needed
     )
     return one, other
@@ -98,7 +98,7 @@ def options_of(rng: np.random.Generator, *, repeats: bool) -> tuple[_Options, pl
 @given(st.integers(0, 2**32 - 1), st.booleans())
 def test_candidates_are_those_of_every_node_alone(seed: int, repeats: bool) -> None:
     one, other = options_of(np.random.default_rng(seed), repeats=repeats)
-    expected = [(places.tolist(), sizes.tolist()) for places, sizes in plain_choices._candidates(other)]
+    expected = [(places.tolist(), sizes.tolist()) for places, sizes in plain_choices.plain_candidates(other)]
     assert _candidates(one) == expected
 
 
@@ -114,7 +114,7 @@ def test_swaps_are_the_best_of_all_swaps_each_time(seed: int, repeats: bool) -> 
             places.append(place)
     places = places[: len(one.needed)]
     sizes = [int(rng.choice(np.flatnonzero(other.fits[place]))) for place in places]
-    expected = plain_choices._swapped(other, np.array(places), np.array(sizes))
+    expected = plain_choices.plain_swapped(other, np.array(places), np.array(sizes))
     cost = _Swaps(one).swap(places, sizes)
     assert (places, sizes) == tuple(each.tolist() for each in expected)
     assert cost == other.cost[expected].sum()

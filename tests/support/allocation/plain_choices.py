@@ -22,7 +22,7 @@ from kwiken.base.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class _Options:
+class PlainOptions:
     """Replicas that could be added, with a row of every node."""
 
     nodes: Ints
@@ -43,15 +43,15 @@ def priced_choices(
     if not options.fits.any():
         return []
     found: dict[frozenset[tuple[int, int]], float] = {}
-    for chosen in _candidates(options):
-        swapped = _swapped(options, *chosen)
+    for chosen in plain_candidates(options):
+        swapped = plain_swapped(options, *chosen)
         key = frozenset(zip(*(each.tolist() for each in swapped), strict=True))
         found[key] = float(options.cost[swapped].sum())
     ranked = sorted(found, key=lambda key: (found[key], sorted(key)))
     return [[(int(options.nodes[place]), size) for place, size in sorted(key)] for key in ranked]
 
 
-def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _Options:
+def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> PlainOptions:
     request, ledger = sizing.request, sizing.ledger
     open_now = ~contention.refused.all(axis=0) & sizing.open_nodes()[contention.nodes]
     nodes, loss = contention.nodes[open_now], contention.loss.T[open_now]
@@ -85,7 +85,7 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
         groups = np.arange(len(nodes))
     needed = request.required / request.efficiency[kept:] - there
     needed[: max(0, request.workload.min_nodes - kept - 1)] = np.inf
-    return _Options(
+    return PlainOptions(
         nodes=nodes,
         groups=np.asarray(groups, dtype=np.int64),
         fits=fits,
@@ -95,7 +95,7 @@ def _options(sizing: Sizing, contention: Contention, dearer: Floats | None) -> _
     )
 
 
-def _candidates(options: _Options) -> list[tuple[Ints, Ints]]:
+def plain_candidates(options: PlainOptions) -> list[tuple[Ints, Ints]]:
     """Positions of nodes and sizes that reach the target, by price and number of replicas, the cheapest."""
     per = options.cost[options.fits] / np.maximum(options.worth[options.fits], 1e-300)
     prices = np.geomspace(PRICE_RANGE[0] * per.min(), PRICE_RANGE[1] * per.max(), PRICES)
@@ -127,7 +127,7 @@ def _first_of_groups(order: Ints, groups: Ints) -> Ints:
     return order[np.sort(first)]
 
 
-def _swapped(options: _Options, places: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+def plain_swapped(options: PlainOptions, places: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """The choice after swaps of one replica for a cheaper one, while the target is reached."""
     places, sizes = places.copy(), sizes.copy()
     needed = float(options.needed[len(places) - 1]) * (1 - ROUNDING)
