@@ -272,7 +272,7 @@ class Adaptation:
 
     def on_new_nodes(self) -> dict[str, list[tuple[str, float]]]:
         """Class of node and cores of the replicas that workloads lack, if nodes were added; by workload."""
-        return {name: self._measures.on_new_nodes(name) for name in self._sizings}
+        return {name: self.measures.on_new_nodes(name) for name in self.replicas.sizings}
 
     def stands(self, workload: str, key: str, node: str) -> None:
         """Take note that a replica stands on another node than it was placed on.
@@ -281,7 +281,7 @@ class Adaptation:
             key: key of the replica.
             node: name of a node of the cluster.
         """
-        self._replicas.moved(workload, key, node)
+        self.replicas.moved(workload, key, node)
 
     def prepare(self, now_s: float, rates_per_s: Mapping[str, float]) -> list[Action]:
         """Give workloads what loads that are to come need, before they miss their targets.
