@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from kwiken.apps.report.model.page import Page
 from kwiken.apps.report.model.result import DemoResult
 from kwiken.apps.report.sections import sections as sections_module
 from kwiken.apps.report.sections.causes import diagnosis
+from kwiken.apps.report.sections.excess import excess_sentence
 from kwiken.apps.report.sections.headline import cards, summary
 from kwiken.apps.report.sections.levers import other_levers
+from kwiken.apps.report.sections.slowest import slowest
 from kwiken.apps.report.sections.spend import spending
 from kwiken.apps.report.sections.views import Material
 
@@ -20,6 +24,16 @@ SECTIONS = (
     diagnosis,
     sections_module.curves,
     sections_module.disturbance,
+    sections_module.method,
+)
+
+# Of a page that explores a profile: who is slow, in which requests, and what helps.
+EXPLORED = (
+    diagnosis,
+    slowest,
+    spending,
+    sections_module.budget,
+    sections_module.curves,
     sections_module.method,
 )
 
@@ -49,4 +63,26 @@ def build_page(material: Material, *, made: str) -> Page:
         cards=cards(material),
         sections=tuple(sections),
         foot=" ".join(material.notes),
+    )
+
+
+def build_exploration(material: Material, *, made: str) -> Page:
+    """Build the page that explores a profile, where a reader picks a stage.
+
+    Args:
+        made: origin and time of the data, for the line under the title.
+    """
+    assert material.profile is not None
+    assert material.story is not None
+    lead = f"{excess_sentence(material.story.slow[-1])}."
+    sections = (section for make in EXPLORED if (section := make(material)) is not None)
+    return Page(
+        title=f"{material.service}: what makes requests slow",
+        made=made,
+        summary=(lead, *summary(material)),
+        sections=tuple(
+            replace(each, words=tuple(words for words in each.words if words != lead)) for each in sections
+        ),
+        foot=" ".join(material.notes),
+        stages=tuple(stage.name for stage in material.profile.stages),
     )

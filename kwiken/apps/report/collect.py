@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kwiken.apps.console.notes import note_sentences
 from kwiken.apps.console.output import read_text
+from kwiken.apps.report.charts.curves import CurveView
 from kwiken.apps.report.charts.gantt import GanttRequest
 from kwiken.apps.report.charts.requests import pauses_of, pick_requests
 from kwiken.apps.report.inputs import MAX_BYTES, Found
@@ -26,7 +27,7 @@ from kwiken.otel.write.records import RequestRecord
 from kwiken.tail.curves.curve import stage_curves
 from kwiken.tail.diagnosis.explanation import Explanation, explain
 from kwiken.tail.planning.planner import study_plan
-from kwiken.tail.planning.study import PlanSettings, PlanStudy
+from kwiken.tail.planning.study import PlanSettings
 
 MIN_REQUESTS_TO_PLAN = 10
 DEFAULT_BUDGET = 0.05
@@ -64,12 +65,9 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
     plan, even = _plans(found)
     loads = _loads(found)
     profile = _profile(found, wishes, tell) if _needs_profile(found) else None
-    notes = []
-    if profile is not None and plan is None and profile.requests >= MIN_REQUESTS_TO_PLAN:
-        study = _study(profile, wishes)
-        plan = study.plan
-        notes.append(f"No plan was given, so one was made for {wishes.reissue:.1%} extra work.")
-        notes += note_sentences(study.notes)
+    notes: list[str] = []
+    if profile is not None and plan is None:
+        plan, notes = _planned(profile, wishes)
     _check(profile, plan, even, result)
     if loads.unanswered:
         notes.append(f"{loads.unanswered} requests had no answer; they count as 10 s or more.")
@@ -80,9 +78,7 @@ def gather(found: Found, wishes: Wishes, *, tell: Tell | None = None) -> Materia
         result=result,
         arms=loads.latencies(),
         requests=_requests(found, loads, result) if profile is not None and _ours(profile) else (),
-        curves=curve_views(stage_curves(profile, seed=wishes.seed), plan, even)
-        if profile is not None
-        else (),
+        curves=_curves(profile, plan, even, wishes) if profile is not None else (),
         story=_story(profile, plan, wishes, where=str(found.profile or found.traces[0]))
         if profile is not None
         else None,
@@ -129,10 +125,32 @@ def _plans(found: Found) -> tuple[Plan | None, Plan | None]:
     return own[0] if own else None, even[0] if even else None
 
 
-def _study(profile: Profile, wishes: Wishes) -> PlanStudy:
+def explored(profile: Profile, plan: Plan | None, story: Explanation, wishes: Wishes) -> Material:
+    """Data of a page that explores a profile; without a plan one is made, so that its budgets are seen.
+
+    Args:
+        story: what makes the profile's slow requests slow.
+    """
+    notes: list[str] = []
+    if plan is None:
+        plan, notes = _planned(profile, wishes)
+    curves = _curves(profile, plan, None, wishes)
+    return Material(profile=profile, plan=plan, curves=curves, story=story, notes=tuple(notes))
+
+
+def _curves(profile: Profile, plan: Plan | None, even: Plan | None, wishes: Wishes) -> tuple[CurveView, ...]:
+    return curve_views(stage_curves(profile, seed=wishes.seed), plan, even)
+
+
+def _planned(profile: Profile, wishes: Wishes) -> tuple[Plan | None, list[str]]:
+    """Plan of a profile with notes on it; None for too few requests."""
+    if profile.requests < MIN_REQUESTS_TO_PLAN:
+        return None, []
     created = datetime.now(UTC).isoformat(timespec="seconds")
     settings = PlanSettings(budgets=Budgets(reissue=wishes.reissue), created=created, seed=wishes.seed)
-    return study_plan(profile, settings)
+    study = study_plan(profile, settings)
+    made = f"No plan was given, so one was made for {wishes.reissue:.1%} extra work."
+    return study.plan, [made, *note_sentences(study.notes)]
 
 
 def _loads(found: Found) -> Loads:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from kwiken.apps.console.bands import BANDS
-from kwiken.apps.console.output import note, print_json, print_table, progress, say
+from kwiken.apps.console.output import (
+    check_writable,
+    note,
+    note_written,
+    print_json,
+    print_table,
+    progress,
+    say,
+    write_text,
+)
+from kwiken.base.extras import require
 from kwiken.base.printable import printable
 from kwiken.cli.shared.options import (
     SHARE,
@@ -44,6 +55,9 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 )
 @during_option
 @seed_option
+@click.option(
+    "--html", "page", metavar="FILE", help="Write a page to explore the profile in a browser; - for stdout."
+)
 @json_option
 @needs_extra("plan")
 def command(
@@ -53,9 +67,15 @@ def command(
     budget: float,
     during_s: tuple[float, float] | None,
     seed: int,
+    page: str | None,
     as_json: bool,
 ) -> None:
     """Say which stages make slow requests of PROFILE slow, and what copies of calls would buy at each."""
+    if page is not None:
+        if as_json:
+            raise click.UsageError("--html and --json are two forms; give one")
+        require("kwiken explain --html", "report")
+        check_writable(page)
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
@@ -68,6 +88,16 @@ def command(
         story = explain(learned, plan, budget=budget, during_s=during_s, seed=seed)
     if as_json:
         print_json(story)
+    elif page is not None:
+        from kwiken.apps.report.build import build_exploration
+        from kwiken.apps.report.collect import Wishes, explored
+        from kwiken.apps.report.model.page import render
+
+        with progress("planning"):
+            material = explored(learned, plan, story, Wishes(reissue=budget, seed=seed))
+        made = f"From {profile}, {datetime.now(UTC).isoformat(timespec='seconds')}."
+        write_text(page, render(build_exploration(material, made=made)))
+        note_written(page)
     else:
         _show(story, planned=plan is not None)
         for doubt in copy_doubts(learned):

@@ -12,7 +12,7 @@ from kwiken.apps.report.charts.svg import Drawing, short_name
 from kwiken.apps.report.model.number_format import ms
 
 WIDTH = 620
-LEFT, RIGHT, TOP, BOTTOM = 118, 16, 8, 34
+LEFT, RIGHT, TOP, BOTTOM = 150, 16, 8, 34
 ROW, BAR, GAP = 17, 11, 7
 MAX_ROWS_PER_STAGE = 4
 INK = {"primary": "var(--call)", "reissue": "var(--copy)", "retry": "var(--retry)"}  # of the style sheet
@@ -93,7 +93,7 @@ def draw_gantt(request: GanttRequest, *, key: str, span_ms: float | None = None)
         y += GAP if opens else 0
         if opens:
             name = "name" if track.critical else "small"
-            drawing.text((LEFT - 8, y + BAR), short_name(track.name, 17), name, anchor="end")
+            drawing.text((LEFT - 8, y + BAR), short_name(track.name, 15), name, anchor="end")
         for bar in row:
             _draw_bar(drawing, bar, across, y, key)
         y += ROW

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -20,6 +23,8 @@ class Figure:
         link: address that the caption leads to, and its text; None for none.
         legend: pairs of a class of the style sheet and a label.
         tight: whether the figure keeps its natural width rather than filling the page.
+        fold: words that the figure is folded under; empty for a figure that is always seen.
+        stages: stages that the figure is about, on a page where a reader picks one; empty for all.
     """
 
     svg: Markup
@@ -27,6 +32,8 @@ class Figure:
     link: tuple[str, str] | None = None
     legend: tuple[tuple[str, str], ...] = ()
     tight: bool = False
+    fold: str = ""
+    stages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +81,11 @@ class Card:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Contents of the page."""
+    """Contents of the page.
+
+    Attributes:
+        stages: stages of which a reader picks one, by a script of the page's own; empty for no script.
+    """
 
     title: str
     made: str
@@ -82,6 +93,7 @@ class Page:
     cards: tuple[Card, ...] = ()
     sections: tuple[Section, ...] = ()
     foot: str = ""
+    stages: tuple[str, ...] = ()
 
 
 def _shown(value: object) -> object:
@@ -99,4 +111,12 @@ def render(page: Page) -> str:
     )
     template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
     style = Markup((folder / "style.css").read_text(encoding="utf-8"))  # noqa: S704 - a file of our own
-    return template.render(page=page, style=style)
+    script = (folder / "sections" / "explore.js").read_text(encoding="utf-8") if page.stages else ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return template.render(
+        page=page,
+        style=style,
+        script=Markup(script),  # noqa: S704 - likewise
+        shown=lambda names: json.dumps([printable(name) for name in names]),  # as the page's text has them
+        policy=f"script-src 'sha256-{digest}'; " if script else "",
+    )

@@ -190,7 +190,7 @@ def curves(material: Material) -> Section | None:
     )
     left = len(material.curves) - len(shown)
     words = (legend_words, *((f"Not shown: {count(left, 'stage')} with less to gain.",) if left else ()))
-    figures = tuple(Figure(svg=draw_curve(view)) for view in shown)
+    figures = tuple(Figure(svg=draw_curve(view), stages=(view.name,)) for view in shown)
     return Section(
         id="curves", title="Latency-response curves by stage", words=words, rows=(Row(figures, grid=True),)
     )
