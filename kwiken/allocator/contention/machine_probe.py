@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
-import msgspec
 import numpy as np
 
 from kwiken.allocator.contention.calibration import Calibration
 from kwiken.allocator.contention.crosstalk import Crosstalk
 from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.documents import StrictStruct
-from kwiken.base.parsing.strict_json import convert, parse_json, to_str
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 
-VERSION: Final = 1
-MAX_BYTES: Final = 4 << 20
 MAX_POINTS: Final = 1_000  # of one calibration
 
 
@@ -54,7 +50,9 @@ class _Crosstalk(StrictStruct, frozen=True):
     losses: list[list[float]]
 
 
-class _Document(StrictStruct, frozen=True):
+class _Document(JsonDocument, frozen=True):
+    FORMAT: ClassVar = DocumentFormat()
+
     version: int
     processors: int
     assumed: list[str]
@@ -65,8 +63,8 @@ class _Document(StrictStruct, frozen=True):
 def probe_to_json(probe: MachineProbe) -> str:
     """The document, with a newline at its end."""
     cross = probe.crosstalk
-    document = _Document(
-        version=VERSION,
+    return _Document(
+        version=_Document.FORMAT.version,
         processors=probe.processors,
         assumed=list(probe.assumed),
         sources={
@@ -84,8 +82,7 @@ def probe_to_json(probe: MachineProbe) -> str:
         else _Crosstalk(
             sources=list(cross.sources), level=cross.level, losses=np.round(cross.losses, 4).tolist()
         ),
-    )
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    ).to_json()
 
 
 def probe_from_json(text: str | bytes, *, where: str) -> MachineProbe:
@@ -97,10 +94,7 @@ def probe_from_json(text: str | bytes, *, where: str) -> MachineProbe:
     Raises:
         InputError: broken JSON, another version, unknown or missing fields, or values out of range.
     """
-    raw = parse_json(to_str(text, where=where, max_bytes=MAX_BYTES), where=where, max_bytes=MAX_BYTES)
-    if isinstance(raw, dict) and isinstance(raw.get("version"), int) and raw["version"] != VERSION:
-        raise InputError(f"version: {raw['version']} is not known; this program reads {VERSION}", where=where)
-    document = convert(raw, _Document, where=where)
+    document = _Document.from_json(text, where=where)
     try:
         return MachineProbe(
             document.processors,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final
+from typing import Annotated, ClassVar, Final
 
 import msgspec
 import numpy as np
@@ -15,7 +15,7 @@ from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.allocator.workloads.workload import Measure, WorkVariation
 from kwiken.base.arrays import Floats, Ints
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument, StrictStruct
 
 VERSION: Final = 1
 MAX_BYTES: Final = 64 << 20  # of a document of profiles
@@ -137,30 +137,26 @@ _Narrowing = Annotated[float, msgspec.Meta(ge=MIN_NARROWING, le=MAX_NARROWING)]
 _Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
-class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    pass
-
-
-class _OfSize(_Struct, frozen=True):
+class _OfSize(StrictStruct, frozen=True):
     cores: float
     memory_gb: float
     mean: _Log
     deviation: _Deviation
 
 
-class _OfReplicas(_Struct, frozen=True):
+class _OfReplicas(StrictStruct, frozen=True):
     replicas: Annotated[int, msgspec.Meta(ge=1)]
     mean: _Log
     deviation: _Deviation
 
 
-class _OfClass(_Struct, frozen=True):
+class _OfClass(StrictStruct, frozen=True):
     node_class: str = msgspec.field(name="class")
     mean: _Log
     deviation: _Deviation
 
 
-class _OfSource(_Struct, frozen=True):
+class _OfSource(StrictStruct, frozen=True):
     source: str
     mean: _Share
     deviation: _Deviation
@@ -169,7 +165,7 @@ class _OfSource(_Struct, frozen=True):
 _Many = Annotated[list[_OfSize], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
 
 
-class _Tails(_Struct, frozen=True, omit_defaults=True):
+class _Tails(StrictStruct, frozen=True, omit_defaults=True):
     """Degrees of freedom of the errors by part of a profile; what is left out has normal tails."""
 
     up: _Freedom | None = None
@@ -179,7 +175,7 @@ class _Tails(_Struct, frozen=True, omit_defaults=True):
     caused: _Freedom | None = None
 
 
-class _Narrowings(_Struct, frozen=True, omit_defaults=True):
+class _Narrowings(StrictStruct, frozen=True, omit_defaults=True):
     """Exponents inside the 90% interval by part of a profile; what is left out has 1."""
 
     up: _Narrowing = 1.0
@@ -189,7 +185,7 @@ class _Narrowings(_Struct, frozen=True, omit_defaults=True):
     caused: _Narrowing = 1.0
 
 
-class _Profile(_Struct, frozen=True):
+class _Profile(StrictStruct, frozen=True):
     name: str
     measure: Measure
     base: Annotated[float, msgspec.Meta(ge=MIN_BASE, le=MAX_BASE)]
@@ -199,16 +195,18 @@ class _Profile(_Struct, frozen=True):
     het: Annotated[list[_OfClass], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
     tolerated: list[_OfSource]
     caused: list[_OfSource]
-    assumed: list[str] = []
+    assumed: list[str] = msgspec.field(default_factory=list)
     identity: str = ""
-    corrections: list[Correction] = []
+    corrections: list[Correction] = msgspec.field(default_factory=list)
     work_variation: WorkVariation | None = None
     reference_class: str = ""
     tails: _Tails = _Tails()
     narrowings: _Narrowings = _Narrowings()
 
 
-class _Document(_Struct, frozen=True):
+class _Document(JsonDocument, frozen=True):
+    FORMAT: ClassVar = DocumentFormat(VERSION, MAX_BYTES)
+
     version: int
     profiles: list[_Profile]
 
@@ -219,8 +217,7 @@ def profiles_to_json(profiles: tuple[WorkloadProfile, ...]) -> str:
     Args:
         profiles: profiles, in the order of the document.
     """
-    document = _Document(version=VERSION, profiles=[_written(profile) for profile in profiles])
-    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+    return _Document(version=VERSION, profiles=[_written(profile) for profile in profiles]).to_json()
 
 
 def profiles_from_json(text: str | bytes, *, where: str) -> tuple[WorkloadProfile, ...]:
@@ -232,10 +229,7 @@ def profiles_from_json(text: str | bytes, *, where: str) -> tuple[WorkloadProfil
     Raises:
         InputError: names the field that is missing, unknown, doubled or out of range, or an unknown version.
     """
-    raw = parse_json(text, where=where, max_bytes=MAX_BYTES)
-    if isinstance(raw, dict) and isinstance(raw.get("version"), int) and raw["version"] != VERSION:
-        raise InputError(f"version: {raw['version']} is not known; this program reads {VERSION}", where=where)
-    document = convert(raw, _Document, where=where)
+    document = _Document.from_json(text, where=where)
     found: dict[str, WorkloadProfile] = {}
     for place, profile in enumerate(document.profiles):
         path = f"profiles[{place}]"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import check_version, convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument
 
 JOBS_VERSION: Final = 1
 MAX_JOBS_BYTES: Final = 1 << 30  # of a document
@@ -19,7 +19,7 @@ MAX_TASKS: Final = 1 << 40  # of one stage
 MAX_MS: Final = 1 << 53  # times and bytes that a double holds exactly
 MS_PER_S: Final = 1000.0
 
-Engine = Literal["spark", "hadoop", "dask", "swim"]
+Engine = Literal["spark", "hadoop", "dask"]
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 _Ms = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]
@@ -141,7 +141,7 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
     Attributes:
         name: name of the job, equal for all runs of a recurring job.
         id: name of this run, such as the engine's application id; empty where there is none.
-        engine: program that ran it; `swim` for a job of which only the sizes are known.
+        engine: program that ran it, or is to run it.
         submitted_ms: time of submission, milliseconds since 1970; 0 where it is not known.
         took_ms: time from submission to end, milliseconds; that of the last event where `ended` is false.
         ended: whether the run came to its end and the log says so.
@@ -196,12 +196,16 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
         return _peak(self.executors, [1] * len(self.executors))
 
 
-class BatchJobs(_Struct, frozen=True, kw_only=True):
+class BatchJobs(JsonDocument, frozen=True, kw_only=True):
     """Runs of batch jobs, as `kwiken batch fit` writes them.
 
     Attributes:
         version: version of the format; must be 1.
     """
+
+    FORMAT: ClassVar = DocumentFormat(
+        JOBS_VERSION, MAX_JOBS_BYTES, ("jobs",), "is no document of jobs; kwiken batch fit -o writes one"
+    )
 
     version: int = JOBS_VERSION
     jobs: list[BatchJob]
@@ -211,33 +215,12 @@ class BatchJobs(_Struct, frozen=True, kw_only=True):
         lines = ",\n".join(msgspec.json.encode(job).decode() for job in self.jobs)
         return f'{{"version":{self.version},"jobs":[\n{lines}\n]}}\n'
 
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str) -> BatchJobs:
-        """Read runs of jobs.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: names the field that is missing, unknown or out of range, a stage that waits for one
-                that does not stand before it, or an unknown version.
-        """
-        raw = parse_json(text, where=where, max_bytes=MAX_JOBS_BYTES)
-        if not isinstance(raw, dict) or "jobs" not in raw:
-            raise InputError("is no document of jobs; kwiken batch fit -o writes one", where=where)
-        strange = next((name for name in raw if name not in cls.__struct_fields__), None)
-        if strange is not None:
-            raise InputError(
-                f"has the field {strange!r}, so it is no document of jobs; kwiken batch fit -o writes one",
-                where=where,
-            )
-        check_version(raw.get("version"), JOBS_VERSION, where=where)
-        found = convert(raw, cls, where=where)
-        if len(found.jobs) > MAX_JOBS:
-            raise InputError(f"holds {len(found.jobs)} jobs; {MAX_JOBS} is the most", where=where)
-        for place, job in enumerate(found.jobs):
+    def check(self, where: str) -> None:
+        """Check the number of runs, and what the fields of each say of each other."""
+        if len(self.jobs) > MAX_JOBS:
+            raise InputError(f"holds {len(self.jobs)} jobs; {MAX_JOBS} is the most", where=where)
+        for place, job in enumerate(self.jobs):
             check_job(job, where=f"{where}: jobs[{place}]")
-        return found
 
 
 def check_job(job: BatchJob, *, where: str) -> None:

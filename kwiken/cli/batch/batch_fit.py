@@ -22,7 +22,7 @@ MAX_SKIPPED_SHOWN: Final = 5
 def command(*, logs: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """Learn batch jobs from LOGS, files or folders: what ran, on what, for how long, with how many bytes.
 
-    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and tables of SWIM are told by
+    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and recordings of Dask are told by
     their content. Damaged logs are read as far as they go. spark://HOST:PORT/APP is an application of a
     running Spark History Server, and spark://HOST:PORT all that it lists.
     """

@@ -109,7 +109,7 @@ def _one(job: BatchJob) -> dict[str, Any]:
 
 
 def _tasks(job: BatchJob) -> int:
-    """Task attempts of a run; tasks that a table of sizes implies."""
+    """Task attempts of a run; tasks that its sizes imply where it did not run."""
     return job.n_attempts if job.executors else job.n_tasks
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
 import msgspec
 
 from kwiken.base.errors import InputError
-from kwiken.base.parsing.strict_json import convert, parse_json
+from kwiken.base.parsing.documents import DocumentFormat, JsonDocument
 from kwiken.model.plan.plan import Plan
 
 RECORD_VERSION: Final = 1
@@ -41,7 +41,7 @@ class LoggedDecision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
             raise ValueError(f"a reason has at most {MAX_REASON} characters")
 
 
-class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class AutopilotRecord(JsonDocument, frozen=True, kw_only=True):
     """State of an autopilot and its history.
 
     Attributes:
@@ -61,6 +61,8 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
         entries: decisions, oldest first; the oldest are forgotten beyond 500.
     """
 
+    FORMAT: ClassVar = DocumentFormat(RECORD_VERSION, MAX_RECORD, indented=False)
+
     version: int = RECORD_VERSION
     service: str
     budget: float
@@ -73,13 +75,11 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     changes: int = 0
     useless: int = 0
     useless_in_row: int = 0
-    decided: dict[Action, int] = {}
+    decided: dict[Action, int] = msgspec.field(default_factory=dict)
     entries: tuple[LoggedDecision, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check the version, the shares, and that the phase fits the plans."""
-        if self.version != RECORD_VERSION:
-            raise ValueError(f"version must be {RECORD_VERSION}, not {self.version}")
+        """Check the shares, and that the phase fits the plans."""
         if not 0 < self.budget <= 1:
             raise ValueError(f"budget must be a share above 0 and at most 1, not {self.budget}")
         if not 0 <= self.trial_share <= 1:
@@ -93,26 +93,12 @@ class AutopilotRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
             if plan is not None and plan.service != self.service:
                 raise ValueError(f"a plan is for service {plan.service!r}, not {self.service!r}")
 
-    def to_json(self) -> bytes:
-        """The record as JSON, readable by `from_json`."""
-        return msgspec.json.encode(self)
-
-    @classmethod
-    def from_json(cls, text: str | bytes, *, where: str = "record of an autopilot") -> AutopilotRecord:
-        """Read a record.
-
-        Args:
-            where: source to name in errors, such as a file's path.
-
-        Raises:
-            InputError: the text is not a record of version 1 with known fields only; names the field.
-        """
-        found = convert(parse_json(text, where=where, max_bytes=MAX_RECORD), cls, where=where)
-        if len(found.entries) > MAX_ENTRIES:
+    def check(self, where: str) -> None:
+        """Check the number of decisions."""
+        if len(self.entries) > MAX_ENTRIES:
             raise InputError(
-                f"must be at most {MAX_ENTRIES}, not {len(found.entries)}", where=f"{where}: entries"
+                f"must be at most {MAX_ENTRIES}, not {len(self.entries)}", where=f"{where}: entries"
             )
-        return found
 
     def with_entry(self, entry: LoggedDecision) -> AutopilotRecord:
         """The record with one more decision; one that only repeats the last one takes its place."""

@@ -43,7 +43,7 @@ def changed(change: Callable[[dict[str, Any]], None]) -> str:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda d: d.update(version=2), "m.json: version: 2 is not known"),
+        (lambda d: d.update(version=2), "m.json: version must be 1, not 2"),
         (lambda d: d.update(colour="red"), "colour"),
         (lambda d: d["sources"].update(l9=d["sources"]["l2"]), "sources.l9: no such source; known: cpu-int"),
         (lambda d: d["sources"]["l2"].update(peak=0), "sources.l2.peak: must be a finite number above 0"),

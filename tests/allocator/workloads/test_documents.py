@@ -210,7 +210,7 @@ def test_wrong_profiles_are_refused(path: str, value: object, told: str) -> None
 
 
 def test_profiles_of_another_version_or_given_twice_are_refused() -> None:
-    with pytest.raises(InputError, match="version: 7 is not known; this program reads 1"):
+    with pytest.raises(InputError, match="version must be 1, not 7"):
         profiles_from_json('{"version": 7}', where="p.json")
     twice = {"version": 1, "profiles": [known_profile(), known_profile()]}
     with pytest.raises(InputError, match=r"profiles\[1\].name: 'a' is given twice"):

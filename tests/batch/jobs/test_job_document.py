@@ -9,9 +9,8 @@ import pytest
 
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs.facts import facts_of
-from kwiken.batch.jobs.job import BatchJobs
+from kwiken.batch.jobs.job import BatchJob, BatchJobs, BatchStage, StageBytes
 from kwiken.batch.jobs.logs.reading import read_log
-from kwiken.batch.jobs.logs.swim import swim_job
 from kwiken.batch.jobs.sizes import predict_size
 from tests.support.data.batch.spark_lines import small_log
 
@@ -19,7 +18,8 @@ from tests.support.data.batch.spark_lines import small_log
 def document() -> BatchJobs:
     found = read_log(small_log(), name="n", where="w")
     assert found is not None
-    return BatchJobs(jobs=[*found.jobs, swim_job("s", at_s=1, read=5, shuffled=6, written=7)])
+    sizes = BatchStage(name="map", n_tasks=1, bytes=StageBytes(read=5, shuffle_written=6, written=7))
+    return BatchJobs(jobs=[*found.jobs, BatchJob(name="s", engine="hadoop", submitted_ms=1, stages=[sizes])])
 
 
 def test_what_is_written_is_read_again() -> None:

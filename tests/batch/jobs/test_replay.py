@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from kwiken.base.errors import InputError
 from kwiken.batch.jobs.job import BatchJob, BatchStage, ExecutorSpan, TaskTimes
 from kwiken.batch.jobs.logs.reading import read_log
-from kwiken.batch.jobs.logs.swim import swim_job
 from kwiken.batch.jobs.replay.choice import (
     baselines_at,
     by_ernest,
@@ -143,7 +142,7 @@ def test_other_input_links_and_slots() -> None:
 
 def test_what_has_no_task_times_is_refused() -> None:
     with pytest.raises(InputError, match="no task"):
-        Predictor([swim_job("s", at_s=0, read=1, shuffled=0, written=1)])
+        Predictor([BatchJob(name="s", engine="spark", stages=[BatchStage(name="map", n_tasks=1)])])
 
 
 def test_runs_of_one_job_are_told_by_name_and_stages() -> None:

@@ -292,7 +292,7 @@ def test_arrivals_count_from_the_first_submission_whatever_the_order_of_the_runs
     runs = [
         BatchJob(
             name=f"at-{since_s}",
-            engine="swim",
+            engine="hadoop",
             submitted_ms=1_700_000_000_000 + 1000 * since_s,
             stages=[BatchStage(name="map", n_tasks=2, bytes=StageBytes(read=10**9))],
         )

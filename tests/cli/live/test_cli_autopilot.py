@@ -79,14 +79,14 @@ def test_a_history_is_printed_and_a_torn_one_is_refused(
         record = record.with_entry(entry)
     (tmp_path / ".kwiken").mkdir()
     file = tmp_path / ".kwiken" / "shop.autopilot"
-    file.write_bytes(record.to_json())
+    file.write_text(record.to_json())
     result = run("autopilot", "shop", "--history")
     assert result.exit_code == 0
     for part in ("shop: watching", "1970-01-01 00:01:00", "roll back", "3 plans tried, 1 of them taken back"):
         assert part in result.stdout
     shown = json.loads(run("autopilot", "shop", "--history", "--json").stdout)
     assert shown["decided"] == {"apply": 1, "roll_back": 1}
-    file.write_bytes(record.to_json()[:-9])
+    file.write_text(record.to_json()[:-9])
     refused(run("autopilot", "shop", "--history"), "shop.autopilot")
 
 

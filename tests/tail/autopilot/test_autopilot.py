@@ -191,8 +191,8 @@ def test_a_gateway_that_was_restarted_gets_the_setting_again(*, keeps: bool) -> 
 def test_a_record_is_the_same_after_json() -> None:
     pilot, gateway = fresh(), CountingGateway({"": 0.03, "good": 0.004}, seed=6)
     step(pilot, gateway, "good")
-    assert AutopilotRecord.from_json(pilot.record.to_json()) == pilot.record
-    resumed = Autopilot(AutopilotRecord.from_json(pilot.record.to_json()))
+    assert AutopilotRecord.from_json(pilot.record.to_json(), where="record") == pilot.record
+    resumed = Autopilot(AutopilotRecord.from_json(pilot.record.to_json(), where="record"))
     until_decided(resumed, gateway, "good")
     assert resumed.record.in_force == plan_named("good")
 
@@ -200,7 +200,7 @@ def test_a_record_is_the_same_after_json() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (b"", "record of an autopilot"),
+        (b"", "record"),
         (b"[]", "object"),
         (b'{"service":"a"}', "budget"),
         (b'{"service":"a","budget":0}', "budget"),
@@ -215,7 +215,7 @@ def test_a_record_is_the_same_after_json() -> None:
 )
 def test_a_bad_record_is_refused(text: bytes, told: str) -> None:
     with pytest.raises(InputError, match=told):
-        AutopilotRecord.from_json(text)
+        AutopilotRecord.from_json(text, where="record")
 
 
 def test_the_history_is_bounded() -> None:
@@ -279,7 +279,7 @@ class Fuzzed(RuleBasedStateMachine):
 
     @rule()
     def loop_restarts(self) -> None:
-        self.pilot = Autopilot(AutopilotRecord.from_json(self.pilot.record.to_json()))
+        self.pilot = Autopilot(AutopilotRecord.from_json(self.pilot.record.to_json(), where="record"))
 
     @invariant()
     def guards_hold(self) -> None:
@@ -308,7 +308,7 @@ def test_decisions_are_counted_beyond_those_that_are_remembered() -> None:
         record = record.with_entry(LoggedDecision(at_s=number, action="keep", reason="so", plan=None))
     assert len(record.entries) == MAX_ENTRIES
     assert record.decided == {"wait": MAX_ENTRIES + 100, "keep": 3}
-    assert AutopilotRecord.from_json(record.to_json()) == record
+    assert AutopilotRecord.from_json(record.to_json(), where="record") == record
 
 
 def test_before_the_first_trial_nothing_is_said_of_requests_since_a_change() -> None:

@@ -56,7 +56,7 @@ class LogJobs:
         """
         why = f"; {self.remarks[0]}" if self.remarks else ""
         return InputError(
-            f"no job in it: neither a log of Spark or Hadoop nor a table of SWIM{other}{why}", where=where
+            f"no job in it: no log of Spark or Hadoop, no recording of Dask{other}{why}", where=where
         )
 
 
@@ -131,7 +131,7 @@ def jobs_in(path: str) -> list[BatchJob]:
     with opened_logs([path]) as logs:
         found = jobs_of_logs(logs)
     if not found.jobs:
-        raise found.without_jobs(path, " nor a document of kwiken batch fit")
+        raise found.without_jobs(path, ", no document of kwiken batch fit")
     note(*found.remarks)
     return found.jobs
 
@@ -153,7 +153,7 @@ def timed_jobs_in(path: str) -> list[BatchJob]:
     """
     timed = [job for job in jobs_in(path) if job.executors and any(len(stage.tasks) for stage in job.stages)]
     if not timed:
-        raise InputError("no job has task times; only logs of runs have, tables of sizes do not", where=path)
+        raise InputError("no job has task times; only those that logs are read from have", where=path)
     return timed
 
 

@@ -62,7 +62,7 @@ class RecordFile:
         """Replace the file; returns whether that was possible, and notes why not."""
         try:
             own_folder(self.path.parent)
-            replace_own(self.path, record.to_json(), READABLE)
+            replace_own(self.path, record.to_json().encode(), READABLE)
         except (OSError, InputError) as error:
             self.trouble = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             return False

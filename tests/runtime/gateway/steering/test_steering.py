@@ -157,7 +157,9 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
         await later.step()
         note = (await status(gateway))["autopilot"]
         assert [line["action"] for line in note["history"]][:1] == ["apply"]
-        record = AutopilotRecord.from_json((tmp_path / "state" / "shop.autopilot").read_bytes())
+        record = AutopilotRecord.from_json(
+            (tmp_path / "state" / "shop.autopilot").read_bytes(), where="record"
+        )
         assert record.changes == 1
 
 
