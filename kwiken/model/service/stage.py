@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import re
@@ -140,6 +141,10 @@ class Stage:
             does not win against a pending attempt, and its call is sent once more; it is the call's answer
             if no attempt gives a better one. Of a stage that streams it is asked of each item until one is
             acceptable, which decides the race; the end of a stream does so too. None for all.
+        resume: of a stage that streams: function of its inputs and the list of its items so far, that returns
+            the input (a tuple of several) of a call that goes on after the last of them. Another replica
+            gets that call where a stream is lost with its replica, or has no further item within
+            `timeout_ms`. None to end by an error then.
         worth: function from a complete answer to the relative worth of each shard's part, such as 1 for the
             shard with the top hit and 0 for the rest; plans of partial answers are made from it. None for the
             fall of `utility` without that shard.
@@ -166,6 +171,7 @@ class Stage:
     timeout_ms: float = 5000.0
     attempt_timeout_ms: float | None = None
     accept: Callable[[Any], bool] | None = field(default=None, compare=False)
+    resume: Callable[..., Any] | None = field(default=None, compare=False)
     worth: Callable[[Partial[Any]], Sequence[float]] | None = field(default=None, compare=False)
     threads: int = 1
     cost: float | None = None
@@ -251,7 +257,7 @@ def _policy_problems(stage: Stage) -> Iterator[str]:
     for label in ("idempotent", "optional", "items_so_far"):
         if not isinstance(getattr(stage, label), bool):
             yield f"{label} must be True or False, not {getattr(stage, label)!r}"
-    for label in ("utility", "worth", "setup", "accept"):
+    for label in ("utility", "worth", "setup", "accept", "resume"):
         if getattr(stage, label) is not None and not callable(getattr(stage, label)):
             yield f"{label} must be a function, not {getattr(stage, label)!r}"
     reissue: Any = stage.reissue
@@ -298,9 +304,21 @@ def _stream_problems(stage: Stage) -> Iterator[str]:
     if not stage.streams:
         if stage.items_so_far and (stage.handler is not None or stage.remote is not None):
             yield "has items_so_far, but it does not stream"
+        if stage.resume is not None:
+            yield "has resume, but it does not stream"
         return
     if stage.fanout > 1:
         yield "streams, and a fan-out cannot stream yet; use fanout=1"
+    if stage.resume is None:
+        return
+    if not stage.idempotent:
+        yield "has resume and is not idempotent; set idempotent=True if a call may run twice"
+    count = max(1, len(stage.after))
+    with contextlib.suppress(ValueError):  # a function without a signature
+        try:
+            inspect.signature(stage.resume).bind(*range(count + 1))
+        except TypeError as error:
+            yield f"resume is called with {count} inputs and the list of items: {error}"
 
 
 def _remote_problems(stage: Stage) -> Iterator[str]:

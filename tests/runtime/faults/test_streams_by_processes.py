@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from kwiken.model.service.service import Service
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.gateway.server import Gateway
@@ -23,7 +24,7 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.frames.transport import FrameTransport
 from kwiken.runtime.wire.transport.base import Replica
 from tests.support.runtime.server_processes import address_of, running
-from tests.support.runtime.streaming import Script, service
+from tests.support.runtime.streaming import Script, resuming, service
 from tests.support.runtime.waiting import found, until
 
 TARGET: Final = "tests.support.runtime.streaming:service"
@@ -33,10 +34,12 @@ MINUTE: Final = {"kw-deadline-ms": "60000"}
 
 
 @contextlib.asynccontextmanager
-async def gateway_before_processes() -> AsyncIterator[tuple[Gateway, Executor, aiohttp.ClientSession]]:
+async def gateway_before_processes(
+    service: Service = service, target: str = TARGET
+) -> AsyncIterator[tuple[Gateway, Executor, aiohttp.ClientSession]]:
     async with contextlib.AsyncExitStack() as ends:
         processes = [
-            ends.enter_context(running("stage", TARGET, "--stage", name, "--port", "0")) for name in REPLICAS
+            ends.enter_context(running("stage", target, "--stage", name, "--port", "0")) for name in REPLICAS
         ]
         replicas: dict[str, list[Replica]] = {}
         for number, (name, process) in enumerate(zip(REPLICAS, processes, strict=True)):
@@ -125,3 +128,29 @@ async def test_no_item_is_lost_doubled_or_reordered_by_kills_and_freezes(tmp_pat
         assert answer[-1]["items"] in {1, 2}, "the last one may not have left the process yet"
         assert "the connection was closed" in answer[-1]["error"]
         assert len(found(log, "started")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_streams_that_go_on_lose_double_and_reorder_no_item_when_replicas_are_killed(seed: int) -> None:
+    """Two of four replicas are killed between items, each when a drawn number of items has come."""
+    draws, count = random.Random(seed), 300
+    async with gateway_before_processes(resuming, f"{TARGET.partition(':')[0]}:resuming") as (
+        gateway,
+        executor,
+        session,
+    ):
+        stalls = sorted(draws.sample(range(1, count), 2))
+        body = msgspec.json.encode(Script(count, stalls=stalls))
+        headers = {"Content-Type": "application/json", **MINUTE}
+        lines: list[Any] = []
+        async with session.post(gateway.url + "/v1/request", data=body, headers=headers) as response:
+            async for line in response.content:
+                lines.append(json.loads(line))
+                if len(lines) in stalls:  # the replica waits after this item
+                    os.kill(lines[-1]["item"]["by"], signal.SIGKILL)
+        counts = executor.status()["stages"]["count"]
+    assert [line["item"]["number"] for line in lines[:-1]] == list(range(count))
+    assert lines[-1] == {"end": {"items": count}}
+    assert len({line["item"]["by"] for line in lines[:-1]}) == 3
+    assert (counts["failed"], counts["retries"]) == (0, 2)

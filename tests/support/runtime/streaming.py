@@ -27,6 +27,8 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
         exit_at: number of the item in whose place the process exits; -1 for none.
         stall_at: number of the item before which the call waits for an hour; -1 for none.
         log: folder in which each call leaves files; empty for none.
+        stalls: numbers of items before which a call waits as well, but for one that begins there.
+        start: number of the first item that is sent.
         only_first: whether what goes wrong goes wrong for the first call alone that comes, of those with one log.
     """
 
@@ -39,6 +41,8 @@ class Script(msgspec.Struct, forbid_unknown_fields=True):
     exit_at: int = -1
     stall_at: int = -1
     log: str = ""
+    stalls: list[int] = []
+    start: int = 0
     only_first: bool = False
 
 
@@ -80,12 +84,12 @@ async def count(script: Script) -> AsyncIterator[Item]:
     _mark(script, "started")
     wrong = _goes_wrong(script)
     try:
-        for number in range(script.count):
+        for number in range(script.start, script.count):
             if wrong and number == script.fail_at:
                 raise ValueError("told to fail")
             if wrong and number == script.exit_at:
                 os._exit(3)
-            if wrong and number == script.stall_at:
+            if (wrong and number == script.stall_at) or (number in script.stalls and number > script.start):
                 await asyncio.sleep(3600)
             wait_ms = script.gap_ms if number else script.first_ms
             if wait_ms:
@@ -103,3 +107,22 @@ async def count(script: Script) -> AsyncIterator[Item]:
 
 
 service.check()
+
+
+def after_the_last(script: Script, items: list[Item]) -> Script:
+    """Request for the items after those that have come."""
+    return msgspec.structs.replace(script, start=items[-1].number + 1)
+
+
+def resuming_service(timeout_ms: float) -> Service:
+    """Service without copies whose streams go on at another replica, after a wait of that time too."""
+    made = Service("numbers")
+    made.stage(idempotent=True)(begin)
+    made.stage(after=[begin], replicas=2, idempotent=True, timeout_ms=timeout_ms, resume=after_the_last)(
+        count
+    )
+    made.check()
+    return made
+
+
+resuming = resuming_service(60_000)

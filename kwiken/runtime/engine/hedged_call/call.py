@@ -29,7 +29,7 @@ from kwiken.runtime.decisions.stop_rule import WAIT
 from kwiken.runtime.engine.hedged_call.attempts import KIND_OF_STEP, Attempts, probe
 from kwiken.runtime.engine.hedged_call.call_budget import CallBudget
 from kwiken.runtime.engine.hedged_call.context import Attempt, CallSite, Request, Shared, StageVisit
-from kwiken.runtime.engine.hedged_call.items import hand_on
+from kwiken.runtime.engine.hedged_call.items import ItemsLateError, hand_on, inputs_after, partial_answer
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import MAX_PRIORITY, Call, ItemStream, Reply, Stream
 
@@ -84,7 +84,8 @@ def call_stage(
     # Waiting out the whole time-out for a stage that may be left out would delay every request of an outage.
     if stage.definition.optional and picker.all_unresponsive(now, timeouts.blame):
         limit = min(limit, now + _trial_s(stage, target))
-    return begin_call(CallSite(shared, request, stage, args, shard, visit), target, now, limit).run()
+    items: list[Any] | None = None if stage.definition.resume is None else []
+    return begin_call(CallSite(shared, request, stage, args, shard, visit, items), target, now, limit).run()
 
 
 def _trial_s(stage: CompiledStage, target: ReplicaState) -> float:
@@ -110,12 +111,13 @@ def _trial_hang_s(stage: CompiledStage, target: ReplicaState) -> float:
     return min(stage.timeouts.hang, max(MIN_TRIAL_S, TRIAL_FACTOR * stage.state.picker.typical))
 
 
-def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -> HedgedCall:
+def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float, kind: int = 0) -> HedgedCall:
     """Create a call, with its race and its first attempt.
 
     Args:
         now: present moment, seconds.
         limit: moment at which time is up, seconds.
+        kind: position in `ATTEMPT_KINDS` of the first attempt.
     """
     stage, request = site.stage, site.request
     budget = CallBudget(site)
@@ -134,7 +136,9 @@ def begin_call(site: CallSite, target: ReplicaState, now: float, limit: float) -
         late_at,
     )
     ticket, visit = target.take(now), site.visit
-    attempts = Attempts(site, Attempt(0, target, now, threads, ticket, not target.ejected, shard=site.shard))
+    attempts = Attempts(
+        site, Attempt(0, target, now, threads, ticket, not target.ejected, kind, shard=site.shard)
+    )
     if visit is not None:
         visit.attempts.append(attempts.first)
         if budget.levels or threads > 1:
@@ -479,19 +483,56 @@ class HedgedCall(msgspec.Struct, eq=False):
             self.attempts.drop_unstarted()
 
     async def _whole(self, stream: Stream, won: Attempt) -> Any:
-        """Wait for the rest of the winner's answer; the other attempts have ended."""
+        """Wait for the rest of the winner's answer; the other attempts have ended.
+
+        A stream that breaks off goes on at another replica where its stage has `resume`.
+        """
         try:
-            if not isinstance(stream, ItemStream):
-                return await stream.rest()
+            return await self._rest(stream, won)
+        except Exception as error:
             try:
-                return await hand_on(self.site, stream, won)
-            finally:
-                await stream.close()
-                won.first_item, won.ended = won.ended, self.site.shared.now()
-                self.budget.observe_rest(won, stream.busy_ms)
-        except Exception:
-            self.site.stage.state.counts.failed += 1
-            raise
+                resumed = self._resumed(error, won)
+            except HandlerError:
+                self.site.stage.state.counts.failed += 1
+                raise
+            if resumed is None:
+                if isinstance(error, ItemsLateError) and self.site.stage.definition.items_so_far:
+                    return partial_answer(self.site, error.items)
+                self.site.stage.state.counts.failed += 1
+                raise
+        return await resumed.run()
+
+    async def _rest(self, stream: Stream, won: Attempt) -> Any:
+        if not isinstance(stream, ItemStream):
+            return await stream.rest()
+        try:
+            return await hand_on(self.site, stream, won)
+        finally:
+            await stream.close()
+            won.first_item, won.ended = won.ended, self.site.shared.now()
+            self.budget.observe_rest(won, stream.busy_ms)
+
+    def _resumed(self, error: Exception, won: Attempt) -> HedgedCall | None:
+        """Call that goes on after the last item of a stream that was lost or stalled; None for none.
+
+        It goes to another replica, and the retry account pays for it.
+
+        Args:
+            won: attempt that broke off.
+
+        Raises:
+            HandlerError: see `inputs_after`.
+        """
+        site, now = self.site, self.site.shared.now()
+        lost = isinstance(error, LostError) or (isinstance(error, ItemsLateError) and error.stalled)
+        if site.items is None or not lost:
+            return None
+        limit = min(site.request.deadline, now + site.stage.timeouts.answer)
+        target = site.stage.state.picker.pick_other(now, [won.target], ejected=True)
+        if target is None or now >= limit or not self.budget.grants(RETRY, now, 0):
+            return None
+        following = msgspec.structs.replace(site, args=inputs_after(site))
+        return begin_call(following, target, now, limit, KIND_OF_STEP[RETRY])
 
     def _failure(self) -> Exception:
         """Error of a race without a winner."""

@@ -136,6 +136,7 @@ class CallSite(msgspec.Struct, frozen=True, eq=False):
         shared: objects that all calls of the executor share.
         shard: number of the shard, from 0.
         visit: the visit of the stage; None if nothing is recorded.
+        items: items so far of a stage with `resume`, also of calls that broke off; None for other stages.
     """
 
     shared: Shared
@@ -144,6 +145,7 @@ class CallSite(msgspec.Struct, frozen=True, eq=False):
     args: tuple[Any, ...]
     shard: int
     visit: StageVisit | None
+    items: list[Any] | None = None
 
 
 class StageVisit(msgspec.Struct, eq=False):

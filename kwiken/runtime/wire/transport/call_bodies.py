@@ -57,7 +57,8 @@ class CallBodies:
         service: service whose stages are called; the annotations of its handlers give the types of answers.
         raw: whether to leave answers undecoded (`msgspec.Raw`), to be passed on as received. Only a sample is
             decoded as a check: the first answers of a replica and some of the rest. The last stage's answer
-            is always decoded, and so are those of stages whose `utility`, `worth` or `accept` inspects them.
+            is always decoded, and so are those of stages whose `utility`, `worth` or `accept` inspects them,
+            or the `resume` of a stage after them.
 
     Attributes:
         streams: names of the stages that stream, whose answers have several items.
@@ -67,11 +68,12 @@ class CallBodies:
         self._sources = frozenset(service.sources)
         self.streams = frozenset(name for name, stage in service.stages.items() if stage.streams)
         self._codecs = {name: wire.Codec(service, name) for name in service.stages}
+        inspected = {parent for stage in service.stages.values() if stage.resume for parent in stage.after}
         self._passed_on = {
             name
             for name, stage in service.stages.items()
             if raw
-            and name != service.sink
+            and name not in {service.sink, *inspected}
             and all(reads is None for reads in (stage.utility, stage.worth, stage.accept))
         }
         self._unread: dict[str, int] = {}  # by address, number of answers to pass on before the next check

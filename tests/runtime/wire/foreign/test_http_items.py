@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -396,6 +397,31 @@ async def test_the_first_item_decides_the_race_and_the_loser_is_cut_off() -> Non
             counts = executor.status()["stages"]["tell"]
             assert counts["failed"] == 0
             assert counts["reissues"] >= 1
+
+
+def after_words(ask: str, items: list[Word]) -> str:
+    return " ".join(ask.split()[len(items) :])
+
+
+async def test_a_stream_that_is_cut_off_goes_on_at_another_server() -> None:
+    """The first server gives one word and hangs up; a request that it does not get is whole at once."""
+
+    async def some(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most: int | None) -> None:
+        words = json.loads(await reader.read(1000)).split()
+        body = b"".join(chunk(event(word)) for word in words[:most])
+        writer.write(CHUNKED + body + (chunk(DONE) + b"0\r\n\r\n" if most is None else b""))
+        await writer.drain()
+
+    service = service_of(EVENTS, idempotent=True, resume=after_words)
+    async with misbehaving(partial(some, most=1)) as cut, misbehaving(partial(some, most=None)) as whole:
+        pair = [cut, Replica("r1", "there", whole.address)]
+        async with executing(service, {"tell": pair}) as executor:
+            for _ in range(10):
+                response = await executor.run("one two three")
+                assert [word.text for word in response.value] == ["one", "two", "three"]
+            counts = executor.status()["stages"]["tell"]
+    assert counts["failed"] == 0
+    assert counts["retries"] >= 1
 
 
 async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
