@@ -76,11 +76,3 @@ class AntiAffinity:
         if self.spread is Spread.NONE:
             return int(fitting.sum())
         return len({self.group_of(node) for node in nodes[fitting > 0].tolist()})
-
-    def large_groups(self) -> list[list[int]]:
-        """Indices of the nodes of each group that has more than one node."""
-        groups: dict[int, list[int]] = {}
-        for node in range(len(self.cluster.nodes)):
-            if (group := self.group_of(node)) is not None:
-                groups.setdefault(group, []).append(node)
-        return [group for group in groups.values() if len(group) > 1]

@@ -17,8 +17,9 @@ from kwiken.allocator.placement.shared_trial import SharedNodesTrial
 from kwiken.allocator.placement.sizing import Sizing
 from kwiken.allocator.placement.walks import Rank, by_cost, by_quality, offers_by_size, take, trim, walk
 from kwiken.allocator.schedulers.priced_choice import priced_choices
-from kwiken.base.arrays import Bools, Floats
+from kwiken.base.arrays import Bools, Floats, Ints
 
+BEST_OF_GROUP: Final = 3  # nodes of one class in one zone that are listed at least, by each rank
 MIN_SHORTLIST: Final = 64  # nodes by each ranking
 SEED: Final = 0  # the same placement each time
 MAX_TRIES: Final = 400
@@ -211,20 +212,45 @@ def _walks(sizing: Sizing, contention: Contention) -> tuple[Sizing, list[Callabl
 def _shortlist(sizing: Sizing, found: Contention) -> Contention:
     """Nodes that are ranked best for the largest size that they take, by performance or by cost.
 
-    Where a replica closes other nodes than its own, the best nodes may be too few: every node stays listed.
+    Where a replica closes its zone, the best nodes may be too few, so that the best of each class in each
+    zone are listed.
 
     Args:
         found: contention at present on all nodes.
     """
     request, ledger = sizing.request, sizing.ledger
-    if sizing.anti_affinity.closes_other_nodes or len(found.nodes) <= MIN_SHORTLIST:
+    if len(found.nodes) <= MIN_SHORTLIST:
         return found
     scores = node_scores(request, ledger, found)
+    groups = None
+    if sizing.anti_affinity.closes_other_nodes:
+        cluster = ledger.cluster
+        groups = (cluster.zones * len(cluster.classes) + cluster.class_of)[found.nodes]
     length = min(max(MIN_SHORTLIST, 2 * len(request.efficiencies)), len(found.nodes))
     listed = np.zeros(len(found.nodes), dtype=np.bool_)
     for rank in (by_quality, by_cost):
-        _mark_least(-rank.of(request, scores), length, listed)
+        ranks = rank.of(request, scores)
+        if groups is None:
+            _mark_least(-ranks, length, listed)
+        else:
+            _mark_best_of_groups(ranks, groups, length, listed)
     return found.among(np.flatnonzero(listed))
+
+
+def _mark_best_of_groups(ranks: Floats, groups: Ints, length: int, marked: Bools) -> None:
+    """Mark the nodes of each group that rank best, as many of each; the first ones of equal ranks.
+
+    Args:
+        groups: (n,) number of each node's group, 0 or more.
+        length: number of nodes to mark at least, if there are as many and they are spread evenly.
+    """
+    small = groups.astype(np.int16) if groups.max() <= np.iinfo(np.int16).max else groups  # sorted by radix
+    order = np.argsort(-ranks, kind="stable")
+    order = order[np.argsort(small[order], kind="stable")]
+    ranked = groups[order]
+    starts = np.flatnonzero(np.diff(ranked, prepend=-1))
+    first = np.repeat(starts, np.diff(starts, append=len(ranked)))  # of each node's group
+    marked[order[np.arange(len(order)) - first < max(BEST_OF_GROUP, -(-length // len(starts)))]] = True
 
 
 def _mark_least(values: Floats, count: int, marked: Bools) -> None:

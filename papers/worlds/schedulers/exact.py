@@ -109,7 +109,7 @@ def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limi
         replicas.append(x)
         present.append(z)
         _target(program, request, ledger, x)
-        for group in anti_affinity.large_groups():
+        for group in large_groups(anti_affinity):
             program.row([(z[node], 1.0) for node in group], high=1)
     _room(program, requests, ledger, replicas)
     _contention(program, requests, ledger, replicas, present)
@@ -126,6 +126,15 @@ def solve(requests: Sequence[PlacementRequest], ledger: NodeLedger, *, time_limi
         return Optimum(np.inf, bound, none)
     counts = tuple(np.round(np.array(found.x)[np.array(x)]) for x in replicas)
     return Optimum(float(found.fun), float(found.mip_dual_bound), counts)
+
+
+def large_groups(anti_affinity: AntiAffinity) -> list[list[int]]:
+    """Indices of the nodes of each group that has more than one node."""
+    groups: dict[int, list[int]] = {}
+    for node in range(len(anti_affinity.cluster.nodes)):
+        if (group := anti_affinity.group_of(node)) is not None:
+            groups.setdefault(group, []).append(node)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _variables(

@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 from kwiken.allocator.placement.anti_affinity import AntiAffinity
 from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
+from papers.worlds.schedulers.exact import large_groups
 
 
 def nodes_in(zones: list[str]) -> Cluster:
@@ -65,6 +66,6 @@ def test_the_most_replicas_are_those_of_the_largest_choice_that_is_allowed(
 
 def test_only_zones_make_groups_of_several_nodes() -> None:
     nodes = nodes_in(["a", "", "a", "b"])
-    assert AntiAffinity(Spread.ZONE, nodes).large_groups() == [[0, 2]]
-    assert AntiAffinity(Spread.NODE, nodes).large_groups() == []
-    assert AntiAffinity(Spread.NONE, nodes).large_groups() == []
+    assert large_groups(AntiAffinity(Spread.ZONE, nodes)) == [[0, 2]]
+    assert large_groups(AntiAffinity(Spread.NODE, nodes)) == []
+    assert large_groups(AntiAffinity(Spread.NONE, nodes)) == []

@@ -49,6 +49,16 @@ def test_every_zone_is_looked_at_where_the_best_nodes_are_in_one() -> None:
     assert chosen(request, nodes) == [(0, 0), (100, 0)]
 
 
+def test_the_best_of_each_class_in_each_zone_are_listed() -> None:
+    """In each of two zones are a hundred nodes of either class; one of the low ones alone is made cheap."""
+    classes = tuple(NodeClass(name=name, cores=8.0, memory_gb=64.0) for name in SPEEDS)
+    names = [(name, zone) for zone in "ab" for name in SPEEDS for _ in range(100)]
+    nodes = Cluster(classes, tuple(Node(f"n{at}", *pair) for at, pair in enumerate(names)))
+    request = requested(500, profile({2: 1e3}, SPEEDS), nodes, spread=Spread.ZONE, max_replicas=2)
+    for cheap, listed in ((100, True), (115, True), (116, False), (315, True), (316, False)):
+        assert (chosen(request, nodes, cheap_at(400, cheap)) == [(cheap, 0)]) is listed
+
+
 def test_of_equal_nodes_the_first_ones_are_listed() -> None:
     """Of 100 nodes that are alike, the first 64 are; the cheapest of these come first."""
     nodes = cluster({"top": 100})
