@@ -39,8 +39,8 @@ def chance_above(mean: Floats, variance: Floats, capacity: Floats, factor: float
     return np.asarray(ndtr((mean - capacity) / spread), dtype=np.float64)
 
 
-def levelled(mean: Floats, variance: Floats, groups: int, width: float = 2.0) -> Ints:
-    """Spread tasks over groups so that mean plus some standard deviations of each group are about equal.
+def levelled(mean: Floats, variance: Floats, groups: int) -> Ints:
+    """Spread tasks over groups so that mean plus two standard deviations of each group are about equal.
 
     The tasks go in the order of their own mean and deviations, the largest first, each to the group that is
     lowest with it.
@@ -49,15 +49,14 @@ def levelled(mean: Floats, variance: Floats, groups: int, width: float = 2.0) ->
         mean: (t,) mean use of each task.
         variance: (t,) variance of each task's use.
         groups: number of groups, 1 or more.
-        width: number of standard deviations that count.
 
     Returns:
         (t,) group of each task.
     """
     sums, spreads = np.zeros(groups), np.zeros(groups)
     found = np.empty(len(mean), dtype=np.int64)
-    for task in np.argsort(-(mean + width * np.sqrt(variance)), kind="stable").tolist():
-        group = int(np.argmin(sums + width * np.sqrt(spreads + variance[task])))
+    for task in np.argsort(-(mean + 2 * np.sqrt(variance)), kind="stable").tolist():
+        group = int(np.argmin(sums + 2 * np.sqrt(spreads + variance[task])))
         sums[group] += mean[task]
         spreads[group] += variance[task]
         found[task] = group

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Final
 
 import numpy as np
@@ -104,7 +104,6 @@ def max_min_rates(flows: FlowTable, links: Floats, task_bytes_per_s: float) -> F
 
 
 Rates = Callable[[FlowTable, Floats, float], Floats]
-MAJORITY: Final = 0.5  # of a job's racks that may be lost before its hints are ignored
 MIN_RATE: Final = 1e-6  # of a flow, bytes per second; less is standing still
 MIN_BYTES: Final = 1.0  # of a flow; less counts as fetched
 
@@ -161,7 +160,6 @@ class _Group:
     started_s: float
     fetch_s: float  # within the rack
     flows: int
-    lost: bool = False
 
 
 class _Simulation:
@@ -180,7 +178,6 @@ class _Simulation:
         self.free: Ints = np.full(racks, rack.slots, dtype=np.int64)
         self.links: Floats = np.full(2 * racks, rack.uplink_bytes_per_s)
         self.task_bytes_per_s = rack.machines * rack.nic_bytes_per_s / rack.slots
-        self.alive = np.ones(racks, dtype=np.bool_)
         self.flows = FlowTable()
         self.places: list[JobPlace | None] = [None] * len(jobs)
         self.stages = [self._stages_of(number) for number in range(len(jobs))]
@@ -200,18 +197,16 @@ class _Simulation:
             for index, stage in enumerate(self.jobs[number].stages)
         ]
 
-    def run(self, failures: Sequence[tuple[float, int]]) -> RacksOutcome:
+    def run(self) -> RacksOutcome:
         arrivals = [job.arrival_s for job in self.jobs]
         coming = np.argsort(arrivals, kind="stable").tolist()[::-1]
-        failing = sorted(failures, reverse=True)
-        now, left = 0.0, len(self.jobs)
+        now = 0.0
         changed = False
         while True:
             if changed and len(self.flows):
                 self.flows.rate = self.rates(self.flows, self.links, self.task_bytes_per_s)
             next_s = [arrivals[coming[-1]]] if coming else []
             next_s += [self.computing[0][0]] if self.computing else []
-            next_s += [failing[-1][0]] if failing and left else []
             if len(self.flows):
                 ends = np.divide(
                     self.flows.left,
@@ -225,16 +220,12 @@ class _Simulation:
             later = min(next_s) + self.grain_s
             changed = self._advance(later - now, later)
             now = later
-            while failing and failing[-1][0] <= now:
-                self._lose(failing.pop()[1])
-                changed = True
             while coming and arrivals[coming[-1]] <= now:
                 self._arrive(coming.pop(), now)
             while self.computing and self.computing[0][0] <= now:
                 end_s, number = heappop(self.computing)
                 group = self.groups.pop(number)
-                if not group.lost:
-                    self._end(group, max(end_s, group.started_s))
+                self._end(group, max(end_s, group.started_s))
             changed |= self._start(now)
             self.greatest = max(self.greatest, self.racks * self.rack.slots - int(self.free.sum()))
         return RacksOutcome(
@@ -312,7 +303,7 @@ class _Simulation:
             stage, place = self.stages[number][index], self.places[number]
             assert place is not None
             free = self.free
-            if place.racks is not None and self.alive[place.racks].mean() >= MAJORITY:
+            if place.racks is not None:
                 free = np.zeros(self.racks, dtype=np.int64)
                 free[place.racks] = self.free[place.racks]
             shares = _spread(min(stage.pending, shared.get(position, stage.pending)), free)
@@ -388,42 +379,6 @@ class _Simulation:
                 if not later.waits_for:
                     self._release(later)
 
-    def _lose(self, rack: int) -> None:
-        """Stop a rack: its tasks wait again, and what was to come from it comes from another."""
-        self.alive[rack] = False
-        self.free[rack] = 0
-        lost = {number for number, group in self.groups.items() if group.rack == rack}
-        for number in lost:
-            group = self.groups[number]
-            group.lost = True
-            stage = group.stage
-            stage.running -= group.tasks
-            was_waiting = stage.pending > 0
-            stage.pending += group.tasks
-            if not was_waiting:
-                place = self.places[stage.job]
-                assert place is not None
-                insort(self.waiting, (place.rank, stage.job, stage.index))
-        if lost:
-            kept = ~np.isin(self.flows.group, list(lost))
-            self.flows.keep(kept)
-            self.flows.rate = self.flows.rate[kept]
-            for number in lost:
-                if self.groups[number].flows:
-                    del self.groups[number]
-            self.computing = [entry for entry in self.computing if entry[1] in self.groups]
-            heapify(self.computing)
-        other = int(np.argmax(self.alive))
-        self.flows.source[self.flows.source == rack] = other
-        for stages in self.stages:
-            for stage in stages:
-                if len(stage.fetched):
-                    stage.fetched[other] += stage.fetched[rack]
-                    stage.fetched[rack] = 0.0
-                if len(stage.ran):
-                    stage.ran[other] += stage.ran[rack]
-                    stage.ran[rack] = 0
-
 
 MAX_STAGES_OF_A_JOB: Final = 100_000
 
@@ -450,7 +405,6 @@ def simulate_racks(
     rates: Rates = max_min_rates,
     seed: int = 0,
     grain_s: float = 0.25,
-    failures: Sequence[tuple[float, int]] = (),
 ) -> RacksOutcome:
     """Run jobs on equal racks.
 
@@ -461,7 +415,6 @@ def simulate_racks(
         rates: rule by which flows share links.
         seed: seed of the scheduler's draws.
         grain_s: length of time whose events happen at once, seconds, 0 or more.
-        failures: pairs of a moment, seconds, and a rack that is lost then.
     """
     chance = np.random.default_rng(seed)
-    return _Simulation(jobs, racks, rack, scheduler, rates, chance, grain_s).run(failures)
+    return _Simulation(jobs, racks, rack, scheduler, rates, chance, grain_s).run()

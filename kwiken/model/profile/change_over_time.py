@@ -44,15 +44,12 @@ class Drift:
     p_value: float
 
 
-def drift(
-    profile: Profile, *, after_ms: Mapping[str, float] | None = None, level: float = SIGNIFICANCE_LEVEL
-) -> tuple[Drift, ...]:
+def drift(profile: Profile, *, after_ms: Mapping[str, float] | None = None) -> tuple[Drift, ...]:
     """Stages that changed between the earlier and the later half of a profile's requests.
 
     Args:
         after_ms: by stage: age from which a call is late, milliseconds, such as the time-outs of a plan; the
             95th percentile for stages left out.
-        level: probability of naming any stage though none changed, above 0 and below 1.
 
     Returns:
         Stages that changed by a fifth or more, and significantly; the smallest p-value first. The test is
@@ -71,7 +68,7 @@ def drift(
     return tuple(
         each
         for each in _holm(tested)
-        if each.p_value <= level and _factor(each.earlier, each.later) >= MIN_FACTOR
+        if each.p_value <= SIGNIFICANCE_LEVEL and _factor(each.earlier, each.later) >= MIN_FACTOR
     )
 
 

@@ -16,6 +16,7 @@ MIN_SLOW_SHARE: Final = 0.05  # of the requests, from the edge on
 MIN_AT_EDGE: Final = 10  # requests in the tenth above the edge
 MIN_STEP: Final = 5.0  # ratio of the requests in the tenth above the edge to those in the tenth below
 MIN_EDGE: Final = 1.5  # over the median
+MAX_REPEATED: Final = 200_000  # values, unless there are more requests
 MAX_FIRST: Final = 1.03  # of the fastest slow request, over the edge
 MIN_SPREAD: Final = 0.01  # of the requests at the edge: those of one fixed latency are no sampler's choice
 _ROUND: Final = np.array([1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 8.0])
@@ -54,18 +55,17 @@ def sample_shares(forest: Forest, rows: Ints, by_trace: Floats) -> tuple[Floats,
     return np.where(own, own_shares(forest, rows), shares / shares.max(initial=0.0)), said
 
 
-def repeated(values: Floats, shares: Floats, most: int = 200_000) -> Floats:
+def repeated(values: Floats, shares: Floats) -> Floats:
     """Values, each as often as the requests that it stands for, rounded so that the sums stay.
 
     Args:
         values: (n,) a value of each request.
         shares: (n,) probability with which it was kept.
-        most: maximal number of values, unless there are more requests.
     """
     if (shares == 1.0).all():
         return values
     total = np.cumsum(1.0 / shares)
-    total *= min(1.0, max(most, len(values)) / total[-1])
+    total *= min(1.0, max(MAX_REPEATED, len(values)) / total[-1])
     return np.repeat(values, np.diff(np.floor(total + 0.5), prepend=0.0).astype(np.int64))
 
 

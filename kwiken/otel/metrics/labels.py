@@ -13,12 +13,7 @@ Labels = tuple[str, ...]
 T = TypeVar("T")
 
 
-def bounded(
-    items: Iterable[tuple[Labels, T]],
-    merge: Callable[[list[T]], T],
-    *,
-    most: int = MAX_SERIES,
-) -> Iterator[tuple[Labels, T]]:
+def bounded(items: Iterable[tuple[Labels, T]], merge: Callable[[list[T]], T]) -> Iterator[tuple[Labels, T]]:
     """Limit the number of label combinations; the rest become one point whose labels are all `(other)`.
 
     Values are cut to a readable length on one line. Combinations that are alike afterwards are merged. The
@@ -27,13 +22,12 @@ def bounded(
     Args:
         items: attribute values, each with a value.
         merge: function that makes one value of several.
-        most: largest number of combinations, without the rest.
     """
     kept: dict[Labels, list[T]] = {}
     rest: list[T] = []
     for labels, value in items:
         short = tuple(shorten(label) for label in labels)
-        if short in kept or len(kept) < most:
+        if short in kept or len(kept) < MAX_SERIES:
             kept.setdefault(short, []).append(value)
         else:
             rest.append(value)

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kwiken.base.arrays import Bools, Floats, Ints
-
-NEVER_TOGETHER = 1.0  # score of a pair that one node cannot serve
+from kwiken.base.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +49,13 @@ def pair_losses(mix: AccessMix) -> Floats:
     return losses
 
 
-def pair_scores(losses: Floats, kept: Bools | None = None) -> Floats:
-    """(a, a) score of each pair: the mean of the two losses; 1 for pairs that were trimmed.
+def pair_scores(losses: Floats) -> Floats:
+    """(a, a) score of each pair: the mean of the two losses.
 
     Args:
         losses: (a, a) loss of the row's application beside the column's, as a share.
-        kept: (a, a) pairs that one node can serve; None for all.
     """
-    scores = (losses + losses.T) / 2
-    return scores if kept is None else np.where(kept, scores, NEVER_TOGETHER)
+    return (losses + losses.T) / 2
 
 
 def packing_order(scores: Floats, limit: Floats) -> Ints:

@@ -18,7 +18,7 @@ BLOCK: Final = 4096  # bytes; the granule is doubled where a trace has more acce
 COLD: Final = -1  # distance of the first access to a block
 
 
-def block_accesses(trace: BlockTrace, *, most: int = MAX_ACCESSES) -> tuple[Ints, Ints, int]:
+def block_accesses(trace: BlockTrace) -> tuple[Ints, Ints, int]:
     """Accesses of a trace to blocks.
 
     Returns:
@@ -28,7 +28,7 @@ def block_accesses(trace: BlockTrace, *, most: int = MAX_ACCESSES) -> tuple[Ints
     while True:
         first, last = trace.start // block, (trace.end - 1) // block
         counts = last - first + 1
-        if int(counts.sum()) <= most:
+        if int(counts.sum()) <= MAX_ACCESSES:
             break
         block *= 2
     owner = np.repeat(np.arange(len(trace)), counts)

@@ -113,14 +113,7 @@ def look_points(limit: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(max(1, ceil(limit / 2**k)) for k in reversed(range(LOOKS))))
 
 
-def requests_to_tell(
-    reference: ArmCounts,
-    *,
-    share: float,
-    change: float = TOLD_CHANGE,
-    error: float = ERROR_OF_LOOK,
-    power: float = POWER,
-) -> float:
+def requests_to_tell(reference: ArmCounts, *, share: float, change: float = TOLD_CHANGE) -> float:
     """Number of requests, of both arms, after which a change of p99 is told from chance.
 
     A p99 that is longer by a share puts as many more requests beyond the old p99 as now lie beyond what is
@@ -132,8 +125,6 @@ def requests_to_tell(
         reference: requests whose p99 changes, at least some hundred.
         share: share of the requests that get the tried plan, above 0 and below 1.
         change: share by which p99 is longer, above 0.
-        error: chance of a verdict without any change, a share from 0 to 1.
-        power: chance of the verdict if p99 has changed, a share from 0 to 1.
 
     Returns:
         The number; infinite without any answered request.
@@ -143,21 +134,19 @@ def requests_to_tell(
         return inf
     usual = max(reference.share_beyond(p99_ms), 1.0 / max(1, reference.requests))
     more = reference.share_beyond(p99_ms / (1.0 + change))
-    return _to_tell_shares(usual, max(more, (1.0 + MIN_STEP) * usual), share, error, power)
+    return _to_tell_shares(usual, max(more, (1.0 + MIN_STEP) * usual), share)
 
 
-def requests_to_take_back(*, share: float, error: float = ERROR_OF_LOOK, power: float = POWER) -> float:
+def requests_to_take_back(*, share: float) -> float:
     """Number of requests, of both arms, after which a plan with twice the requests beyond p99 is told.
 
     Args:
         share: share of the requests that get the plan, above 0 and below 1.
-        error: chance of a verdict without any change, a share from 0 to 1.
-        power: chance of the verdict where there are twice as many, a share from 0 to 1.
     """
-    return _to_tell_shares(1.0 - P99, 2 * (1.0 - P99), share, error, power)
+    return _to_tell_shares(1.0 - P99, 2 * (1.0 - P99), share)
 
 
-def _to_tell_shares(usual: float, more: float, share: float, error: float, power: float) -> float:
-    reach = _NORMAL.inv_cdf(1.0 - error) + _NORMAL.inv_cdf(power)
+def _to_tell_shares(usual: float, more: float, share: float) -> float:
+    reach = _NORMAL.inv_cdf(1.0 - ERROR_OF_LOOK) + _NORMAL.inv_cdf(POWER)
     spread = usual * (1 - usual) / (1.0 - share) + more * (1 - more) / share
     return reach**2 * spread / (more - usual) ** 2

@@ -355,18 +355,13 @@ MIN_CALLS_FOR_CURVE = 10  # fewer calls show no tail that copies could cut
 
 
 def stage_curves(
-    profile: Profile,
-    *,
-    grid: tuple[float, ...] = GRID,
-    seed: int = 0,
-    copy_correlation: float | None = None,
+    profile: Profile, *, seed: int = 0, copy_correlation: float | None = None
 ) -> dict[str, Curve]:
     """Variance-response curve of every stage whose calls may be copied, without gateway lag.
 
     Stages of too few calls have none, and those whose copies could only go to the one replica of their calls.
 
     Args:
-        grid: shares of the calls to reissue, ascending from 0 to at most 1.
         seed: seed of the draws that replace cancelled calls (`complete_calls`), 0 or more.
         copy_correlation: correlation of a copy's normal score with its call's at every stage, 0 or more and
             below 1; None to estimate it per stage. A stage with at least `MAX_USEFUL_CORRELATION` has no
@@ -383,7 +378,5 @@ def stage_curves(
         if rho < MAX_USEFUL_CORRELATION:
             calls = complete_calls(raced, distribution, np.random.default_rng([seed, i]))
             useless = useless_bands(raced, copy_correlation)
-            curves[stage.name] = reissue_curve(
-                calls, distribution, grid=grid, correlation=rho, useless=useless
-            )
+            curves[stage.name] = reissue_curve(calls, distribution, correlation=rho, useless=useless)
     return curves

@@ -40,7 +40,7 @@ class ClassOutcome:
         return 1.0 - self.after.p99_ms / self.before.p99_ms if self.before.p99_ms > 0 else 0.0
 
 
-def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutcome, ...]:
+def by_class(profile: Profile, plan: Plan) -> tuple[ClassOutcome, ...]:
     """Effect of a plan on each class of the profile's requests, most frequent first.
 
     A plan has one policy per stage, as the runtime knows no classes; so one class may get most of the copies.
@@ -54,7 +54,7 @@ def by_class(profile: Profile, plan: Plan, *, seed: int = 0) -> tuple[ClassOutco
     if profile.classes is None:
         raise InputError("the profile has no classes of requests", where="classes")
     rows = np.repeat(np.arange(profile.requests), -(-MIN_REPLAYED // max(1, profile.requests)))
-    outcome = replay(profile, plan, rows, seed=seed)
+    outcome = replay(profile, plan, rows, seed=0)
     kinds, total = profile.classes[rows], float(outcome.expected_spent.sum())
     found = []
     for number, name in enumerate(profile.class_names):

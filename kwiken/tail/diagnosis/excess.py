@@ -89,7 +89,6 @@ def slow_requests(
     *,
     by: By = "service",
     links: Mapping[Link, Floats] | None = None,
-    shares: tuple[float, ...] = SLOW_SHARES,
 ) -> tuple[SlowRequests, ...]:
     """Excess by service and link, for each share of slow requests.
 
@@ -100,13 +99,12 @@ def slow_requests(
         by: whether `time_ms` is by service, or by stage.
         links: by caller and callee: (n,) the link's part of each request's latency, milliseconds; None for
             none.
-        shares: shares of the requests that count as slow, each above 0 and at most 1.
     """
     order = np.argsort(total_ms, kind="stable")
     usual = np.ones(len(order), np.bool_)
     return tuple(
         _slow(time_ms, links or {}, order[-max(1, round(share * len(order))) :], usual, by, share=share)
-        for share in shares
+        for share in SLOW_SHARES
     )
 
 

@@ -106,16 +106,6 @@ def test_all_jobs_end_and_a_plan_in_one_rack_crosses_nothing(seed: int) -> None:
             assert found.crossing_bytes == 0
 
 
-def test_jobs_of_a_lost_rack_end_elsewhere() -> None:
-    jobs = [job("a", 20, 500.0), job("b", 20, 500.0)]
-    plan = Planned({"a": [0], "b": [1]}, {"a": 0, "b": 1})
-    whole = simulate_racks(jobs, 3, RACK, plan)
-    found = simulate_racks(jobs, 3, RACK, plan, failures=[(12.0, 0)])
-    assert (found.ends_s > 0).all()
-    assert found.ends_s[0] > 12.0
-    assert found.ends_s[1] == pytest.approx(whole.ends_s[1])
-
-
 def test_jobs_without_a_plan_use_the_slots_that_are_left() -> None:
     plan = Planned({"a": [0]}, {"a": 0})
     found = simulate_racks([job("a", 8, 0.0), job("x", 8, 0.0)], 2, RACK, plan, grain_s=0.0)

@@ -63,7 +63,7 @@ def spend_by_stage(calls: Sequence[SpentCall]) -> dict[str, float]:
     return spent
 
 
-def worst_window(calls: Sequence[SpentCall], length_s: float, *, window_s: float = WINDOW_S) -> float:
+def worst_window(calls: Sequence[SpentCall], length_s: float) -> float:
     """Highest spend over any window of the arm's own time; of the whole arm if it is shorter than a window.
 
     A window's spend changes only when a call enters or leaves it, so only windows that start or end at a call
@@ -71,18 +71,17 @@ def worst_window(calls: Sequence[SpentCall], length_s: float, *, window_s: float
 
     Args:
         length_s: length of the arm on its own clock, in seconds.
-        window_s: length of a window, in seconds.
     """
-    if length_s <= window_s:
+    if length_s <= WINDOW_S:
         return total_spend(calls)
     ordered = sorted(calls, key=lambda call: call.at_s)
     at = np.array([call.at_s for call in ordered])
     work = _running([call.cost if call.kind == "primary" else 0.0 for call in ordered])
     extra = _running([call.reissued for call in ordered])
-    starts = np.concatenate([at[at + window_s <= length_s], at[at >= window_s] - window_s, [0.0]])
+    starts = np.concatenate([at[at + WINDOW_S <= length_s], at[at >= WINDOW_S] - WINDOW_S, [0.0]])
     # From the first call at or after the start to the last one at or before the end, both included.
     low = np.searchsorted(at, starts - 1e-9, side="left")
-    high = np.searchsorted(at, starts + window_s + 1e-9, side="right")
+    high = np.searchsorted(at, starts + WINDOW_S + 1e-9, side="right")
     done, spent = work[high] - work[low], extra[high] - extra[low]
     return float(np.max(np.divide(spent, done, out=np.zeros_like(spent), where=done > 0), initial=0.0))
 

@@ -100,10 +100,10 @@ def slowest_stage(record: RequestRecord) -> str:
     return max(stages, key=lambda stage: stage.end_ns - stage.start_ns).name if stages else ""
 
 
-def pick_slow(records: Iterable[RequestRecord], share: float = 0.995) -> RequestRecord | None:
-    """Pick the request at a quantile of latency: slow, but not the extreme outlier."""
+def pick_slow(records: Iterable[RequestRecord]) -> RequestRecord | None:
+    """Pick the request at p99.5 of latency: slow, but not the extreme outlier."""
     ranked = sorted(records, key=_length)
-    return ranked[min(int(share * len(ranked)), len(ranked) - 1)] if ranked else None
+    return ranked[min(int(0.995 * len(ranked)), len(ranked) - 1)] if ranked else None
 
 
 def pick_rescued(

@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
 NAMES = {key: f"p{at:g}" for key, at in PERCENTILES.items()}
 MIN_BEYOND = 5  # requests beyond a percentile that make it reliable
+POINTS = 90  # of a drawn quantile function
 
 
 def ladder_of(latencies_ms: Sequence[float] | Floats) -> Ladder:
@@ -29,7 +30,7 @@ def rungs(of: Ladder) -> dict[str, float]:
     return {key: getattr(of, key) for key in PERCENTILES}
 
 
-def tail_points(latencies_ms: Floats, *, points: int = 90) -> list[tuple[float, float]]:
+def tail_points(latencies_ms: Floats) -> list[tuple[float, float]]:
     """Quantile function on the log-tail axis, (nines, latency), from the median to what n can resolve.
 
     Nines are -log10(1 - q): 1 at p90, 2 at p99. The last point is the largest value, at 1 - 1/(n+1).
@@ -38,7 +39,7 @@ def tail_points(latencies_ms: Floats, *, points: int = 90) -> list[tuple[float, 
     if values.size < 2:  # noqa: PLR2004 - no line through one point
         return []
     last = math.log10(values.size + 1)
-    nines = np.linspace(math.log10(2), max(last, math.log10(2.001)), points)
+    nines = np.linspace(math.log10(2), max(last, math.log10(2.001)), POINTS)
     quantiles = np.clip(1 - 10**-nines, 0, 1)
     return list(zip(nines.tolist(), np.quantile(values, quantiles).tolist(), strict=True))
 
@@ -70,32 +71,26 @@ def cut_with_interval(
     *,
     base: tuple[Floats, Floats],
     other: tuple[Floats, Floats],
-    at: float = 99.0,
-    chunk_s: float = 1.0,
     draws: int = 500,
     seed: int = 0,
-    coverage: float = 0.9,
 ) -> dict[str, float]:
-    """Cut of a percentile of `base` by `other`, with a bootstrap interval.
+    """Cut of the p99 of `base` by `other`, with a 90% bootstrap interval that draws whole seconds.
 
     Args:
         base: due times in seconds and latencies in milliseconds of one arm, both (n,).
         other: due times and latencies of the other arm, likewise.
-        at: percentile to compare, from 0 to 100.
-        chunk_s: length in seconds of the chunks of time that are drawn whole.
-        coverage: coverage of the interval, from 0 to 1.
 
     Returns:
         `cut`, `low`, `high`: fractions of `base`; NaN where an arm is empty.
     """
     if base[1].size == 0 or other[1].size == 0:
         return {"cut": math.nan, "low": math.nan, "high": math.nan}
-    point = 1 - percentile(other[1], at) / percentile(base[1], at)
+    point = 1 - percentile(other[1], 99) / percentile(base[1], 99)
     pairs = zip(
-        chunk_draws(*base, chunk_s=chunk_s, draws=draws, seed=seed),
-        chunk_draws(*other, chunk_s=chunk_s, draws=draws, seed=seed + 1),
+        chunk_draws(*base, chunk_s=1.0, draws=draws, seed=seed),
+        chunk_draws(*other, chunk_s=1.0, draws=draws, seed=seed + 1),
         strict=True,
     )
-    cuts = [1 - percentile(b, at) / percentile(a, at) for a, b in pairs]
-    low, high = np.quantile(cuts, [(1 - coverage) / 2, (1 + coverage) / 2])
+    cuts = [1 - percentile(b, 99) / percentile(a, 99) for a, b in pairs]
+    low, high = np.quantile(cuts, (0.05, 0.95))
     return {"cut": float(point), "low": float(low), "high": float(high)}
