@@ -73,7 +73,8 @@ class DagUser(User):
     shape, the page) stands for one schedule: with `rate=1` the number of users is the number of requests per
     second. Every process has one sender with an equal share, so workers divide the load.
     In Locust's tables a request is named by its path, its time counts from the intended start, and a dropped
-    request is a failure without a time.
+    request is a failure without a time. Answers that stream have two rows more, which are in no total: the
+    time to the first item, and the longest wait between two items.
 
     Attributes:
         settings: options of the run; Locust's host and the options of its command line and page replace those
@@ -238,8 +239,17 @@ class DagUser(User):
         if self._records is not None:
             self._records.add(outcome, epoch_s)
         target, settings = self._ready.target, self._ready.settings
+        kind = "gRPC" if target.grpc else settings.method
+        if outcome.error is None:
+            for what, took_ms in (
+                ("first item", outcome.first_item_ms),
+                ("longest wait between items", outcome.longest_gap_ms),
+            ):
+                if not math.isnan(took_ms):
+                    # Only these rows: an event for each would be a further request in all totals.
+                    self.environment.stats.get(f"{target.path} {what}", kind).log(round(took_ms), 0)
         self.environment.events.request.fire(
-            request_type="gRPC" if target.grpc else settings.method,
+            request_type=kind,
             name=target.path,
             response_time=None if outcome.dropped else outcome.latency_ms,
             response_length=outcome.size,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from tests.support.loadtest.load_commands import Load
+from tests.support.loadtest.locust_commands import Locust, finish
 
 RUN = ("--rate", "25", "--duration", "0.4", "--arrivals", "constant", "--json")
 GAP_MS = 30.0
@@ -70,6 +73,47 @@ def test_the_first_item_is_measured_beside_the_whole(
     for name in ("min_ms", "p50_ms", "p99_ms"):
         # The second piece is sent so long after the first; the client may read both late.
         assert report["first_item"][name] < report["latency"][name]
+
+
+@pytest.mark.parametrize("answer", [LINES, EVENTS])
+def test_the_longest_wait_between_items_is_part_of_what_follows_the_first(
+    server: type[Streams], load: Load, tmp_path: Path, answer: tuple[str, list[bytes]]
+) -> None:
+    server.kind, server.pieces = answer
+    records = tmp_path / "records"
+    report = load(server.server_version, *RUN, "--records", str(records)).report
+    rows = [json.loads(line) for line in records.read_text().splitlines()]
+    assert len(rows) == 10
+    for row in rows:
+        # Of two pieces there is one wait; the end of the body comes after the second.
+        assert 0 <= row["longest_gap_ms"] <= row["latency_ms"] - row["first_item_ms"] + 0.002
+    assert report["longest_gap"]["max_ms"] == pytest.approx(
+        max(row["longest_gap_ms"] for row in rows), abs=1e-3
+    )
+
+
+def test_an_answer_of_one_piece_has_no_wait_between_items(server: type[Streams], load: Load) -> None:
+    server.kind, server.pieces = LINES[0], LINES[1][:1]
+    report = load(server.server_version, *RUN).report
+    assert report["first_item"] is not None
+    assert report["longest_gap"] is None
+
+
+def test_locust_has_rows_of_the_first_item_and_of_waits_that_are_in_no_total(
+    server: type[Streams], locust: Locust
+) -> None:
+    server.kind, server.pieces = LINES
+    options = ("--rate", "25", "--duration", "0.4", "--arrivals", "constant", "--json")
+    code, out, err = finish(locust("--headless", "--host", server.server_version, *options))
+    assert code == 0, err
+    rows = {row["name"]: row for row in json.loads(out)}
+    names = ["/v1/request", "/v1/request first item", "/v1/request longest wait between items"]
+    assert sorted(rows) == names
+    assert {row["num_requests"] for row in rows.values()} == {10}
+    whole, first, gap = (rows[name]["total_response_time"] for name in names)
+    assert 0 <= first < whole
+    assert 0 <= gap <= whole - first + 20  # each is rounded to milliseconds
+    assert "open loop: ok 10, failed 0" in err
 
 
 @pytest.mark.parametrize("answer", [BROKEN_LINES, BROKEN_EVENTS])

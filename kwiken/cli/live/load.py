@@ -164,6 +164,7 @@ def _print(result: LoadResult) -> None:
     say("")
     named = {
         "first item": report.first_item,
+        "longest gap": report.longest_gap,
         "answered": report.latency,
         "failures as endless": report.latency_with_failures,
         "start lag": report.start_lag,

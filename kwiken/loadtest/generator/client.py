@@ -84,7 +84,8 @@ class _Answer(HTTPResponseParser):
         self.done = False
         self.size = 0
         self.streams = False
-        self.first_at = math.nan
+        self.first_at = self._piece_at = math.nan
+        self.longest_gap_s = math.nan
         self._last = b""
         self._name = ""
         self._value = ""
@@ -117,8 +118,12 @@ class _Answer(HTTPResponseParser):
     def _on_body(self, data: bytes) -> None:
         self.size += len(data)
         if self.streams:
+            now = time.monotonic()
             if math.isnan(self.first_at):
-                self.first_at = time.monotonic()
+                self.first_at = now
+            elif not now - self._piece_at <= self.longest_gap_s:  # the first gap is longer than NaN
+                self.longest_gap_s = now - self._piece_at
+            self._piece_at = now
             self._last = (self._last + data)[-MAX_FAILURE_BYTES:]
         if self.size > MAX_ANSWER:
             raise ValueError("answer too large")
@@ -212,7 +217,8 @@ class Client:
             timer.close()
         status = answer.get_code()
         reason = answer.broken_off if 200 <= status < 300 else f"HTTP {status}"  # noqa: PLR2004 - "successful"
-        return SentRequest(status, reason, answer.size, answer.utility, answer.first_at - began)
+        first_s, gap_s = answer.first_at - began, answer.longest_gap_s
+        return SentRequest(status, reason, answer.size, answer.utility, first_s, gap_s)
 
     def _exchange(self, request: bytes) -> _Answer:
         connection = self._take()

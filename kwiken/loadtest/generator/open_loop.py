@@ -114,10 +114,10 @@ class OpenLoop:
         finally:
             end = self._clock()
             self.in_flight -= 1
-            status, error, size, utility, first_s = answer
+            status, error, size, utility, first_s, gap_s = answer
             lag, took = (begin - due) * 1e3, (end - due) * 1e3
-            first = lag + first_s * 1e3
-            self._sink(RequestOutcome(offset, lag, took, status, error, trace_id, size, utility, first))
+            first, gap = lag + first_s * 1e3, gap_s * 1e3
+            self._sink(RequestOutcome(offset, lag, took, status, error, trace_id, size, utility, first, gap))
 
 
 def plan(arrivals: Arrivals, queries: Queries, seed: int) -> Iterator[tuple[float, int]]:

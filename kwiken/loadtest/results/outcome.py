@@ -19,6 +19,7 @@ class SentRequest(NamedTuple):
         size: size of the answer's body, bytes.
         utility: utility that the answer states, from 0 to 1; 1 for a whole answer.
         first_item_s: time from its sending to the first item, seconds; NaN where nothing streams.
+        longest_gap_s: longest wait between two items, or the last one and the end, seconds; NaN without one.
     """
 
     status: int
@@ -26,6 +27,7 @@ class SentRequest(NamedTuple):
     size: int
     utility: float = 1.0
     first_item_s: float = nan
+    longest_gap_s: float = nan
 
 
 @dataclass(slots=True)
@@ -42,6 +44,7 @@ class RequestOutcome:
         size: size of the answer's body, bytes.
         utility: utility that the answer states, from 0 to 1; 1 for a whole answer.
         first_item_ms: time from the intended start to the first item; NaN for an answer that does not stream.
+        longest_gap_ms: longest wait after the first item, for a further one or the end; NaN without one.
     """
 
     intended_s: float
@@ -53,6 +56,7 @@ class RequestOutcome:
     size: int
     utility: float = 1.0
     first_item_ms: float = nan
+    longest_gap_ms: float = nan
 
     @property
     def partial(self) -> bool:

@@ -21,7 +21,7 @@ class Records:
 
     A line: `{"intended_s": epoch seconds, "start_lag_ms", "latency_ms", "status", "error", "trace_id"}`; lag
     and latency are null for a request that was dropped. An answer that is not whole has `utility` too,
-    one that streams `first_item_ms`.
+    one that streams `first_item_ms` and `longest_gap_ms`.
 
     Args:
         path: name of the file, which is overwritten.
@@ -60,11 +60,11 @@ class Records:
                 "error": outcome.error,
                 "trace_id": outcome.trace_id,
                 **({"utility": outcome.utility} if outcome.partial else {}),
-                **(
-                    {}
-                    if math.isnan(outcome.first_item_ms)
-                    else {"first_item_ms": _rounded(outcome.first_item_ms)}
-                ),
+                **{
+                    name: _rounded(value)
+                    for name in ("first_item_ms", "longest_gap_ms")
+                    if not math.isnan(value := getattr(outcome, name))
+                },
             }
         )
         self._lines.append(line)

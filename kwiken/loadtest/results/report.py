@@ -40,6 +40,7 @@ class ReportCollector:
         self._fate = array("b")
         self._utility = array("f")
         self._first_item = array("d")
+        self._longest_gap = array("d")
         self._reasons: dict[str, int] = {}
         self._why = array("h")
 
@@ -55,6 +56,7 @@ class ReportCollector:
         self._status.append(outcome.status)
         self._utility.append(outcome.utility)
         self._first_item.append(outcome.first_item_ms)
+        self._longest_gap.append(outcome.longest_gap_ms)
         self._fate.append(_OK if error is None else _DROPPED if error == DROPPED else _FAILED)
         self._why.append(-1 if error is None else self._reason(error))
 
@@ -85,6 +87,8 @@ class ReportCollector:
             utility=np.asarray(self._utility)[counted],
             first_item=np.asarray(self._first_item)[counted],
         )
+        gaps = np.asarray(self._longest_gap)[counted]
+        gaps = gaps[(rows.fate == _OK) & ~np.isnan(gaps)]
         streamed = (rows.fate == _OK) & ~np.isnan(rows.first_item)
         return LoadReport(
             duration_s=duration_s,
@@ -100,6 +104,7 @@ class ReportCollector:
             first_item_with_failures=(
                 ladder(np.where(streamed, rows.first_item, math.inf)) if streamed.any() else None
             ),
+            longest_gap=ladder(gaps) if len(gaps) else None,
             latency_with_failures=ladder(np.where(rows.fate == _OK, rows.latency, math.inf)),
             start_lag=ladder(rows.lag[rows.fate != _DROPPED]),
             windows=_windows(rows, warmup_s, duration_s, late_ms),
@@ -123,6 +128,8 @@ class LoadReport:
             start.
         first_item: the same up to the first item of answers that stream; None if none does.
         first_item_with_failures: as `latency_with_failures`, to the first item; None if no answer streams.
+        longest_gap: the same of the longest wait between two items of each answer that streams; None if none
+            does.
         latency_with_failures: the same over all intended requests; a failed or dropped request counts as
             infinitely late, and a percentile that falls on one is None.
         start_lag: the same of the delay from intended to actual start, milliseconds; the generator's own
@@ -141,6 +148,7 @@ class LoadReport:
     latency: dict[str, float | None]
     first_item: dict[str, float | None] | None
     first_item_with_failures: dict[str, float | None] | None
+    longest_gap: dict[str, float | None] | None
     latency_with_failures: dict[str, float | None]
     start_lag: dict[str, float | None]
     windows: list[dict[str, Any]]
