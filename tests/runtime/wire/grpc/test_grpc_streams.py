@@ -33,8 +33,9 @@ LARGE = 50_000  # bytes of an item that is longer than a frame
 class Door:
     """A gateway before replicas of a stage that streams, and a client of its door for gRPC."""
 
-    def __init__(self, gateway: Gateway, executor: Executor, channel: Any) -> None:
+    def __init__(self, gateway: Gateway, executor: Executor, channel: Any, target: str) -> None:
         self.gateway = gateway
+        self.target = target
         self.executor = executor
         self.channel = channel
 
@@ -79,8 +80,9 @@ async def opened(**settings: Any) -> AsyncIterator[Door]:
         door = GrpcGatewayServer(gateway.door, host="127.0.0.1", port=0)
         await door.start()
         ends.push_async_callback(door.stop)
-        channel = await ends.enter_async_context(aio.insecure_channel(door.url.removeprefix("grpc://")))
-        yield Door(gateway, executor, channel)
+        target = door.url.removeprefix("grpc://")
+        channel = await ends.enter_async_context(aio.insecure_channel(target))
+        yield Door(gateway, executor, channel, target)
 
 
 def numbers(messages: list[Any]) -> list[int]:
