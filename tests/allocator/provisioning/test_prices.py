@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from kwiken.allocator.provisioning.offers import Terms, prices_from_toml
@@ -63,3 +66,23 @@ def test_bad_prices_are_refused_in_one_line(text: str, words: str) -> None:
     assert str(failed.value).startswith("prices.toml")
     assert words in str(failed.value)
     assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(Path("examples/provision/prices").glob("*.toml")), ids=lambda path: path.stem
+)
+def test_lists_of_providers_say_where_and_when_their_prices_held(path: Path) -> None:
+    text = path.read_text()
+    prices = prices_from_toml(text, where=str(path))
+    assert re.match(r"https://github\.com/.+/blob/[0-9a-f]{40}/", prices.source)
+    assert "2023" <= prices.date < "2027"
+    hourly = {offer.node_class: offer.price_per_core for offer in prices.on_demand}
+    assert all(offer.price_per_core < hourly[offer.node_class] for offer in prices.reserved)
+    families: dict[str, set[float]] = {}
+    for node_class, price in hourly.items():  # sizes of one family have one price of a core
+        families.setdefault(re.sub(r"\d+(?=s_|ls_|$)|\.\d*xlarge", "", node_class), set()).add(
+            round(price, 6)
+        )
+    assert all(len(found) == 1 for found in families.values()), families
+    forms = "\n".join(line[2:] for line in text.splitlines() if line.startswith("# [["))
+    assert forms, "offers that the source has no price of stand as forms"
