@@ -16,7 +16,7 @@ from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Reissue, Stage
 from kwiken.runtime.decisions.admission import Limits
 from kwiken.runtime.engine.executor import Executor
-from kwiken.runtime.wire.transport.base import Call, Replica, Reply
+from kwiken.runtime.wire.transport.base import Call, ItemStream, Replica, Reply
 from kwiken.testing.virtual_loop import VirtualClock, simulate
 
 BUDGET = 0.05
@@ -212,3 +212,57 @@ def test_nonsense_of_a_replica_refunds_nothing(factor: float) -> None:
     _, lied = simulate(lambda: extra_share(liars, plan))
     _, said = simulate(lambda: extra_share(silent, plan))
     assert lied["observed_share"] == said["observed_share"] > 0
+
+
+class WorkedItems(ItemStream):
+    """Items after the first one, each of which is work that the workers count."""
+
+    def __init__(self, workers: Streamers, first_ms: float, rest_ms: list[float]) -> None:
+        self._workers = workers
+        self._rest_ms = rest_ms
+        self._done_ms = first_ms
+        self._sent = 0
+
+    async def pull(self) -> list[Any]:
+        if self._sent > len(self._rest_ms):
+            self.busy_ms = self._done_ms
+            return []
+        if self._sent:
+            await asyncio.sleep(self._rest_ms[self._sent - 1] / 1e3)
+            self._workers.rest_ms += self._rest_ms[self._sent - 1]
+            self._done_ms += self._rest_ms[self._sent - 1]
+        self._sent += 1
+        return [self._sent]
+
+    def cancel(self) -> None:
+        """A second answer: the replica stops, and what it did before its first item is counted there."""
+
+
+class Streamers(Stragglers):
+    """Stragglers whose last stage streams: the work of `Workers` is for the first item, and more follows."""
+
+    rest_ms = 0.0
+
+    async def call(self, replica: Replica, call: Call) -> Reply:
+        reply = await super().call(replica, call)
+        if call.stage != STAGES[-1]:
+            return reply
+        assert reply.busy_ms is not None
+        return Reply(WorkedItems(self, reply.busy_ms, [3.0, 5.0]), busy_ms=reply.busy_ms)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [{"light": 0.2, "heavy": 0.8}, {"light": 1 - 1e-6, "heavy": 1e-6}, {"light": 1e-9, "heavy": 1 - 1e-9}],
+    ids=["true", "heavy-forged", "light-forged"],
+)
+def test_copies_of_streams_are_charged_with_the_work_up_to_the_first_item(shares: dict[str, float]) -> None:
+    """Of all work, that after the first item too, copies cause no more than the budget, as workers count it."""
+    workers = Streamers(EVEN, 0.0)
+    _, ledger = simulate(lambda: extra_share(workers, plan_of(shares, after_ms=60.0)))
+    answered_ms = workers.answered_ms + workers.rest_ms
+    assert workers.rest_ms == REQUESTS * 8.0, "each stream is read once and whole"
+    worked = workers.cancelled_ms / answered_ms
+    assert worked > 0.01, "stragglers are cancelled"
+    assert ledger["observed_share"] == pytest.approx(worked, rel=0.02)
+    assert worked <= BUDGET * (1 + BURST / REQUESTS) + 0.005

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from kwiken.model.service.service import Service
+from kwiken.model.service.stage import Stage
 from kwiken.runtime import HandlerError, LostError, RefusedError
 from kwiken.runtime.base.errors import UnfitError
 from kwiken.runtime.replica.server import ReplicaServer
@@ -192,6 +195,32 @@ async def test_a_replica_says_what_work_a_cancelled_call_had_done() -> None:
         await until(lambda: worked)
     await server.stop(grace_s=0.0, linger_s=0.0)
     assert 1.0 < worked[0] < 10_000
+
+
+async def test_a_replica_says_what_work_a_stream_had_done_that_was_cancelled_before_its_first_item() -> None:
+    begun = asyncio.Event()
+
+    async def works_then_waits(burn_ms: float) -> AsyncIterator[int]:
+        end = time.thread_time() + burn_ms / 1e3
+        while time.thread_time() < end:
+            pass
+        begun.set()
+        await asyncio.sleep(3600)
+        yield 0
+
+    waits = Service.of("waits", [Stage(name="tell", handler=works_then_waits)])
+    server = ReplicaServer(waits, "tell")
+    await server.start()
+    worked: list[float] = []
+    async with FrameTransport(waits) as transport:
+        call = call_of("tell", 20.0)
+        call.note_work = worked.append
+        task = asyncio.create_task(transport.call(Replica("r0", "here", server.url), call))
+        await begun.wait()
+        task.cancel()
+        await until(lambda: worked)
+    await server.stop(grace_s=0.0, linger_s=0.0)
+    assert 19.0 < worked[0] < 10_000
 
 
 async def test_a_small_call_does_not_wait_behind_a_large_one() -> None:
