@@ -169,6 +169,6 @@ async def running(
     )
     executor.apply(plan)
     client = ServiceClient(executor, clock)
-    executor.watch(client)
+    executor.watcher = client
     await transport.setup()
     yield client

@@ -103,10 +103,10 @@ class Upkeep:
             await asyncio.sleep(CHECK_S)
             now_s = time.monotonic()
             await self._survived(self._check_nodes(now_s))
-            await self._survived(self._use_booted(now_s))
+            await self._survived(self.use_booted(now_s))
             if now_s >= next_window_s:
                 next_window_s = now_s + WINDOW_S
-                await self._survived(self._observe(now_s))
+                await self._survived(self.observe(now_s))
 
     async def _survived(self, step: Coroutine[Any, Any, None]) -> None:
         """Take a step; its failure must not end what it keeps."""
@@ -172,7 +172,8 @@ class Upkeep:
             alive |= {place.node for _, place in cluster.places.values()} - gone
         return sorted(lost - alive)
 
-    async def _observe(self, now_s: float) -> None:
+    async def observe(self, now_s: float) -> None:
+        """Take account of a window of measurements."""
         seen: dict[str, dict[str, Observation]] = {}  # by service
         wholes: dict[str, Observation] = {}
         told: dict[str, Mapping[str, Any]] = {}  # by service
@@ -215,7 +216,7 @@ class Upkeep:
                     self._say(f"{workload}: {key} stands on {place.node}, not on {node}")
                     self._adaptation.stands(workload, key, place.node)
 
-    async def _use_booted(self, now_s: float) -> None:
+    async def use_booted(self, now_s: float) -> None:
         """Use the nodes that have booted."""
         if self._rented is not None:
             for node in self._rented.booted(now_s):

@@ -44,7 +44,7 @@ def states(stressor: Stressor) -> set[str]:
     """States of the stressor's processes, as the system tells them."""
     return {
         Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-        for process in family(stressor._process.pid)
+        for process in family(stressor.process.pid)
     }
 
 

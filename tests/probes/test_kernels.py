@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from kwiken.allocator.workloads.sources import SOURCES
 from kwiken.probes.build import build_kernels
 from kwiken.probes.facts import machine_facts
 from kwiken.probes.machine import MachineProber, ProbeSettings
+from kwiken.runtime.base.process_id import family
 from tests.support.project.compilers import needs_compiler
+from tests.support.runtime.waiting import until
 
 pytestmark = needs_compiler
 
@@ -87,13 +90,12 @@ async def test_a_kernel_says_why_it_cannot_start(tmp_path: Path) -> None:
 
 
 async def test_a_kernel_that_was_ended_is_noticed() -> None:
-    async with (await prober()).kernel("l1d") as kernel:
-        process = kernel._process
-        assert process is not None
-        process.kill()
-        await process.wait()
+    probes, before = await prober(), set(family(os.getpid()))
+    async with probes.kernel("l1d") as kernel:
+        (process,) = set(family(os.getpid())) - before
+        os.kill(process, signal.SIGKILL)
         with pytest.raises(ProbeError, match="the kernel of l1d ended with exit code -9"):
-            kernel.counters()
+            await until(lambda: not kernel.counters())
 
 
 async def test_the_disk_kernel_leaves_no_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -158,30 +159,32 @@ def test_processes_that_start_together_build_once(tmp_path: Path) -> None:
 
 
 def test_a_builder_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = tmp_path / "file"
-    place.write_text("in the way")
+    monkeypatch.setenv("KWIKEN_CACHE", str(tmp_path))
+    store.folder().write_text("in the way")
     with pytest.raises(store.BuildError, match="building the search index failed"):
-        store._run_builder(place / "inside")
+        store.build()
 
 
 def test_a_lock_that_is_held_for_ever_is_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWIKEN_CACHE", str(tmp_path))
     monkeypatch.setattr(store, "BUILD_SECONDS", 0.01)
-    with store._lock(tmp_path / "lock"), store._lock(tmp_path / "lock"):
-        assert (tmp_path / "lock").exists()
+    monkeypatch.setattr(store, "_run_builder", build_small)
+    with store.folder().with_suffix(".lock").open("a+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert store.whole(store.build())
 
 
-def test_only_the_newest_indexes_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_indexes_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KWIKEN_CACHE", str(tmp_path))
+    monkeypatch.setattr(store, "_run_builder", build_small)
     folders = [tmp_path / f"search-{at}" for at in range(7)]
     for at, folder in enumerate(folders):
         folder.mkdir()
         os.utime(folder, (at, at))
-    store._remove_old(folders[0])
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "search-0",
-        "search-4",
-        "search-5",
-        "search-6",
-    ]
+    assert store.build().parent == tmp_path
+    kept = [folder.name for folder in folders if folder.exists()]
+    assert kept == ["search-4", "search-5", "search-6"]
+    assert store.whole(store.folder())
 
 
 def test_arrays_are_32_bit_here() -> None:

@@ -146,8 +146,8 @@ class Played:
         self.cluster.rate = rate
         self.now_s += WINDOW_S
         self.up_s += WINDOW_S * (len(self.limits.nodes) - 1)
-        await self.upkeep._use_booted(self.now_s)
-        await self.upkeep._observe(self.now_s)
+        await self.upkeep.use_booted(self.now_s)
+        await self.upkeep.observe(self.now_s)
         each = rate / len(self.cluster.replicas)
         if each >= SERVED or 1e3 * math.log(100) / (SERVED - each) > P99_MS:
             self.late_s += WINDOW_S

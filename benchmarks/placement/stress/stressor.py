@@ -49,17 +49,17 @@ class Stressor:
     def __init__(self, name: str, options: Sequence[str], operations: int) -> None:
         self._name = name
         self._operations = operations
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             ["stress-ng", f"--{name}", "1", *options, "--quiet"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            self._memory = os.open(f"/proc/{self._process.pid}/mem", os.O_RDONLY)
+            self._memory = os.open(f"/proc/{self.process.pid}/mem", os.O_RDONLY)
             self._place = self._found()
             # Listed once the stressor runs: its processes stay the same from then on.
-            self._family = tuple(family(self._process.pid))
+            self._family = tuple(family(self.process.pid))
         except BaseException:
             self.close()
             raise
@@ -69,10 +69,10 @@ class Stressor:
 
     def close(self) -> None:
         """End the stressor."""
-        for process in family(self._process.pid):
+        for process in family(self.process.pid):
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        self._process.wait()
+        self.process.wait()
 
     @property
     def count(self) -> int:
@@ -82,8 +82,8 @@ class Stressor:
             StressError: the stressor has ended.
         """
         found = os.pread(self._memory, WORD_BYTES, self._place)
-        if len(found) < WORD_BYTES or self._process.poll() is not None:
-            raise StressError(f"stress-ng --{self._name} ended with exit code {self._process.poll()}")
+        if len(found) < WORD_BYTES or self.process.poll() is not None:
+            raise StressError(f"stress-ng --{self._name} ended with exit code {self.process.poll()}")
         return int.from_bytes(found, "little")
 
     async def call(self) -> int:
@@ -112,19 +112,19 @@ class Stressor:
         """Address of the counter: the one word of shared memory that rises in three looks."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
-            parts = list(_shared_parts(self._process.pid))
+            parts = list(_shared_parts(self.process.pid))
             looks = [[self._words(*part) for part in parts]]
             for _ in range(2):
                 time.sleep(LOOK_S)
                 looks.append([self._words(*part) for part in parts])
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 break
             rising: list[int] = [
                 start + WORD_BYTES * int(place)
                 for (start, _), first, second, third in zip(parts, *looks, strict=True)
                 for place in rising_words(first, second, third)
             ]
-            if len(rising) == 1 and len(family(self._process.pid)) > 1:
+            if len(rising) == 1 and len(family(self.process.pid)) > 1:
                 return rising[0]
         raise StressError(f"stress-ng --{self._name}: no single counter was found within {START_S:g} s")
 

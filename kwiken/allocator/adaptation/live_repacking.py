@@ -43,7 +43,6 @@ MAX_MOVES: Final = 400  # of one period
 MAX_REFUSED: Final = 20  # moves of a period after which the rest waits for the next one
 MAX_SAMPLES: Final = 10_080  # of a replica: a week of minutes
 RECENT_WINDOWS: Final = 12  # a minute of windows of 5 s
-NAN: Final = math.nan
 
 
 class UseRecord:
@@ -83,11 +82,11 @@ class UseRecord:
         """End a sample."""
         length = len(self._times)
         for key in self._sums:
-            self._samples.setdefault(key, array("d", [NAN]) * length)
+            self._samples.setdefault(key, array("d", [math.nan]) * length)
         self._times.append(now_s)
         means = {key: total / count for key, (total, count) in self._sums.items()}
         for key, values in self._samples.items():
-            values.append(means.get(key, NAN))
+            values.append(means.get(key, math.nan))
             if len(values) > MAX_SAMPLES:
                 del values[0]
 
@@ -107,15 +106,15 @@ class UseRecord:
         Args:
             keys: (t) keys of the replicas, in the order of the rows.
         """
-        cores = np.full((len(keys), len(self._times)), NAN)
+        cores = np.full((len(keys), len(self._times)), math.nan)
         for row, key in enumerate(keys):
             if key in self._samples:
                 cores[row] = self._samples[key]
-        return UsageSeries(np.array(self._times), cores, np.full_like(cores, NAN))
+        return UsageSeries(np.array(self._times), cores, np.full_like(cores, math.nan))
 
     def recent(self, keys: Sequence[str]) -> Floats:
         """(t, w) Use of some replicas in the last windows; NaN where it is not known."""
-        found = [[window.get(key, NAN) for window in self._recent] for key in keys]
+        found = [[window.get(key, math.nan) for window in self._recent] for key in keys]
         return np.array(found, dtype=np.float64).reshape(len(keys), len(self._recent))
 
 
@@ -422,16 +421,13 @@ class LiveRepacking:
         use = self.record.recent(tasks.keys)
         jobs = np.array([not workload for workload in tasks.workloads], dtype=np.bool_)
         use[jobs] = tasks.packed.cores[jobs, None]  # a job is taken to use what it draws
-        use = np.nan_to_num(use)
         if use.shape[1] < MIN_WINDOWS:
             return
         crowded = set()
         for at, node in enumerate(ledger.cluster.nodes):
-            rows = use[tasks.packed.node == at].sum(axis=0)
+            rows = np.nan_to_num(use[tasks.packed.node == at]).sum(axis=0)
             moments = np.array([rows.mean()]), np.array([rows.var()])
-            chance = chance_above(*moments, ledger.cluster.cores[[at]], FACTOR)[
-                0
-            ]  # that use is above the node
+            chance = chance_above(*moments, ledger.cluster.cores[[at]], FACTOR)[0]
             if chance > (HEADROOM if node.name in self.crowded else NO_HEADROOM):
                 crowded.add(node.name)
                 if node.name not in self.crowded:

@@ -187,7 +187,7 @@ class Classification:
 
     def _proposed_runs(self, required: float | None) -> list[Proposal]:
         shape = tuple(len(matrix.labels) for matrix in (self.known.up, self.known.out, self.known.het))
-        weights = np.ones(shape) if required is None else self._undecided(required)
+        weights = np.ones(shape) if required is None else self.undecided(required)
         spread = _mean_square(self.known, weights)
         total = float(np.einsum("ij,ji->", spread, self.covariance))
         reference = self.known.reference
@@ -208,7 +208,7 @@ class Classification:
                 found.append(Proposal(kind=kind, label=label, share=gain / total))
         return sorted(found, key=lambda each: -each.share)
 
-    def _undecided(self, required: float) -> Floats:
+    def undecided(self, required: float) -> Floats:
         """(k, m, c) variance p (1 - p) of whether a place meets a performance: 1/4 where nothing is known."""
         up, out, het = (slice(*bounds) for bounds in _bounds(self.known))
         mean, cov = self.mean, self.covariance

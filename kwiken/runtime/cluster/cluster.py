@@ -95,7 +95,7 @@ class Cluster:
             raise InputError(
                 f"must be from 1 to {MAX_GATEWAYS}, not {settings.gateways}", where="number of gateways"
             )
-        self._layout = layout
+        self.layout = layout
         self._processes = Processes(
             settings.gateways,
             _places(self.service, replicas or {}, layout),
@@ -232,9 +232,9 @@ class Cluster:
             spec = replica_spec(
                 self._target, self._settings, stage=slot.stage, name=slot.name, node=slot.node
             )
-            if self._layout is None or slot.place is None:
+            if self.layout is None or slot.place is None:
                 return await Child.start(spec, name=slot.name, log=self._settings.log)
-            launch = functools.partial(_launch_on, self._layout, self._limited(slot), slot.place)
+            launch = functools.partial(_launch_on, self.layout, self._limited(slot), slot.place)
             return await Child.start(spec, name=slot.name, log=self._settings.log, launch=launch)
         # The token is not passed by its file, which may have been removed.
         env = {"KWIKEN_TOKEN": self._opened.token}
@@ -371,8 +371,8 @@ class Cluster:
         await self._route()
         if child is not None:
             await child.stop(self._settings.grace_s)
-        if self._layout is not None:
-            await self._layout.limits.end(self._limited(slot))
+        if self.layout is not None:
+            await self.layout.limits.end(self._limited(slot))
 
     async def _route(self) -> None:
         """Send the gateways the present replicas; one that does not answer gets them from `_tell`."""
@@ -388,10 +388,10 @@ class Cluster:
             cores: number of cores, above 0.
         """
         for slot in self._processes.replicas:
-            if slot.name == name and slot.place is not None and self._layout is not None:
+            if slot.name == name and slot.place is not None and self.layout is not None:
                 slot.place = ReplicaPlace(slot.place.node, cores)
                 with contextlib.suppress(InputError):  # it is being restarted, and gets the new limit then
-                    self._layout.limits.resize(self._limited(slot), self._layout.limit(slot.place))
+                    self.layout.limits.resize(self._limited(slot), self.layout.limit(slot.place))
                 self._processes.changed.set()
 
     async def drop_node(self, node: str) -> list[str]:
@@ -404,8 +404,8 @@ class Cluster:
                 child = self._processes.remove(slot)
                 if child is not None:
                     child.kill()
-                if self._layout is not None:
-                    await self._layout.limits.end(self._limited(slot))
+                if self.layout is not None:
+                    await self.layout.limits.end(self._limited(slot))
         return [slot.name for slot in slots]
 
     async def restart(self) -> None:
@@ -504,7 +504,7 @@ class Cluster:
             replicas=self._processes.states(self._processes.replicas),
             nodes=[
                 NodeState(node=name, node_class=node.node_class, cores=node.cores, speed=node.speed)
-                for name, node in (self._layout.nodes if self._layout is not None else {}).items()
+                for name, node in (self.layout.nodes if self.layout is not None else {}).items()
             ],
             actions=list(self._actions),
             restart=self._restart,

@@ -135,7 +135,7 @@ class Admission:
     def refusal(self, now: float, priority: int, allowed: float | None = None) -> float | None:
         """Judge a request like `enter` before its body is read; does not count the request as inside."""
         limits = self._limits
-        if self._effective_load(now, allowed) < limits.shed_threshold(priority):
+        if self.effective_load(now, allowed) < limits.shed_threshold(priority):
             return None
         self.count_shed(priority)
         return min(max(2 * self._mean_took_s, limits.least_retry_after_s), limits.most_retry_after_s)
@@ -207,7 +207,7 @@ class Admission:
         share = limits.wait_share * (limits.deadline_ms / 1000 if allowed is None else allowed)
         return min(1.0, self.line_s / max(share, limits.least_wait_s))
 
-    def _effective_load(self, now: float, allowed: float | None = None) -> float:
+    def effective_load(self, now: float, allowed: float | None = None) -> float:
         """Load with which decisions are made: slowness of a few requests counts as none.
 
         The wait for the event loop always counts, and so does a capacity that was found to be lower.
@@ -222,5 +222,5 @@ class Admission:
 
         It falls as the load rises, is 0 from the threshold on, and infinite where nothing is known to run.
         """
-        load = self._effective_load(now)
+        load = self.effective_load(now)
         return max(0.0, self._limits.calm_below / load - 1.0) if load > 0 else inf

@@ -78,6 +78,11 @@ class Executor:
         limits: hard limits, whatever the plan says.
         lines: whether requests wait in lines by their kind, so that heavy kinds do not hold up light ones.
 
+    Attributes:
+        states: state of each stage, by its name.
+        gate: lines of requests; None without lines.
+        watcher: second observer, which may come and go while requests run; None for none.
+
     Raises:
         DefinitionError: the service cannot be run.
         KwikenError: replicas are given for a stage that does not exist, or none for a stage that does.
@@ -110,13 +115,13 @@ class Executor:
         self._clock = clock
         self._rng = rng
         self._observer = observer
-        self._watcher: Observer | None = None
+        self.watcher: Observer | None = None
         self._control_share = control_share
         self._limits = limits
         self._counts = Counts()
         self._rising = Rising()
-        self._gate = LineGate(self._now) if lines else None
-        self._states = {
+        self.gate = LineGate(self._now) if lines else None
+        self.states = {
             name: StageState(replicas[name], RetryAccount(limits.retry_share, limits.retry_burst), rng)
             for name in service.stages
         }
@@ -133,11 +138,11 @@ class Executor:
     def _compile(
         self, plan: Plan | None, trial: Plan | None, *, trial_share: float, control_share: float
     ) -> Arms:
-        program = compile_program(self._service, plan, self._states)
-        tried = compile_program(self._service, trial, self._states) if trial is not None else None
+        program = compile_program(self._service, plan, self.states)
+        tried = compile_program(self._service, trial, self.states) if trial is not None else None
         programs = [program] if tried is None else [program, tried]
         now = self._now()
-        retune(self._shared.ledger, self._states, *programs, service=self._service, now=now)
+        retune(self._shared.ledger, self.states, *programs, service=self._service, now=now)
         if tried is None:
             return Arms(program, None, trial_share=trial_share, control_share=control_share)
         left = self._shared.ledger.service.left(now)
@@ -210,7 +215,7 @@ class Executor:
             DefinitionError: there is no such stage.
         """
         name = self._service[stage].name
-        self._states[name].picker.replace(replicas)
+        self.states[name].picker.replace(replicas)
 
     def withhold_copies(self, nodes: Collection[str]) -> None:
         """Send no copies of calls to replicas on some nodes; first attempts and retries still go there.
@@ -218,26 +223,22 @@ class Executor:
         Args:
             nodes: names of all such nodes from now on.
         """
-        for state in self._states.values():
+        for state in self.states.values():
             state.picker.crowded = frozenset(nodes)
 
     def replica_states(self) -> dict[str, Sequence[ReplicaState]]:
         """State of every replica by stage, not to be changed."""
-        return {name: state.picker.targets for name, state in self._states.items()}
+        return {name: state.picker.targets for name, state in self.states.items()}
 
     def note_line(self, line_s: float) -> None:
         """Report the measured wait of requests for the event loop, in seconds, to the admission control."""
         self._shared.admission.note_line(line_s)
 
-    def watch(self, watcher: Observer | None) -> None:
-        """Set a second observer, which may come and go while requests run; None for none."""
-        self._watcher = watcher
-
     def begin_interval(self) -> None:
         """Begin another interval of the recent latencies in `status`; a gateway does once a second."""
         now = self._now()
         self._counts.recent.step(now)
-        for state in self._states.values():
+        for state in self.states.values():
             state.recent.step(now)
 
     def turn_away(self, *, deadline_ms: float | None = None, priority: int = 0) -> None:
@@ -263,12 +264,12 @@ class Executor:
         """Counters, budgets and replica states for monitoring, as plain JSON types."""
         return status(
             self._program,
-            self._states,
+            self.states,
             self._shared,
             self._counts,
             self._arms,
             now=self._now(),
-            gate=self._gate,
+            gate=self.gate,
         )
 
     def metrics(self) -> Iterator[Family]:
@@ -276,12 +277,12 @@ class Executor:
         return families(
             self._service,
             self._program,
-            self._states,
+            self.states,
             self._shared,
             self._counts,
             now=self._now(),
             rising=self._rising,
-            gate=self._gate,
+            gate=self.gate,
         )
 
     async def run(
@@ -325,10 +326,10 @@ class Executor:
         retry_after = shared.admission.enter(now, priority, allowed)
         if retry_after is not None:
             raise OverloadError(OVERLOADED, retry_after_s=retry_after)
-        recording = note or self._observer is not None or self._watcher is not None
+        recording = note or self._observer is not None or self.watcher is not None
         context = self._begin(now + allowed, priority, parent, recording=recording, now=now)
         context.held, context.deliver = held, deliver
-        ticket = await self._turn(kind, now, allowed, priority) if self._gate is not None else None
+        ticket = await self._turn(kind, now, allowed, priority) if self.gate is not None else None
         counts.requests += 1
         error: BaseException | None = None
         record: RequestRecord | None = None
@@ -344,8 +345,8 @@ class Executor:
             raise
         finally:
             end = self._now()
-            if ticket is not None and self._gate is not None:
-                self._gate.leave(ticket, served=error is None)
+            if ticket is not None and self.gate is not None:
+                self.gate.leave(ticket, served=error is None)
             took = ((error is None and context.first_item) or end) - now  # a plan cuts no more of a stream
             if isinstance(error, UnavailableError) and error.full:
                 shared.admission.leave_full(priority)
@@ -374,9 +375,9 @@ class Executor:
 
     async def _turn(self, kind: str, now: float, allowed: float, priority: int) -> Ticket:
         """Wait for the turn of a request that was admitted."""
-        assert self._gate is not None, "there are lines"
+        assert self.gate is not None, "there are lines"
         try:
-            return await self._gate.enter(kind, arrived_s=now, allowed_s=allowed, priority=priority)
+            return await self.gate.enter(kind, arrived_s=now, allowed_s=allowed, priority=priority)
         except BaseException as error:
             self._shared.admission.leave_unserved()
             if isinstance(error, OverloadError):
@@ -454,7 +455,7 @@ class Executor:
             kept = decision is not None
             if decision is not None:
                 sample = Sample(*decision)
-        if not (kept or wanted or self._watcher is not None):
+        if not (kept or wanted or self.watcher is not None):
             return None
         record = record_of(
             request,
@@ -472,7 +473,7 @@ class Executor:
         return record
 
     def _report(self, record: RequestRecord, *, kept: bool) -> None:
-        for observer in (self._observer if kept else None, self._watcher):
+        for observer in (self._observer if kept else None, self.watcher):
             if observer is not None:
                 try:
                     observer.request_finished(record)

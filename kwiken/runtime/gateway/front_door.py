@@ -40,6 +40,7 @@ class FrontDoor:
         answered: number of requests by HTTP status, whatever protocol they came by.
         budget: the budget of bytes, which the doors charge for requests and unread answers too.
         streams: whether the answers of the service stream.
+        inflight: number of requests that hold the door's closing.
 
     Raises:
         DefinitionError: requests of the service cannot be read.
@@ -59,18 +60,18 @@ class FrontDoor:
         self._executor = executor
         self._reader = wire.RequestReader(service)
         self.answered: Counter[int] = Counter()
-        self._inflight = 0
+        self.inflight = 0
         self._idle = asyncio.Event()
         self._closed = False
 
     def enter(self) -> None:
         """Hold the door's closing until `leave`."""
-        self._inflight += 1
+        self.inflight += 1
 
     def leave(self) -> None:
         """End what `enter` began."""
-        self._inflight -= 1
-        if not self._inflight:
+        self.inflight -= 1
+        if not self.inflight:
             self._idle.set()
 
     def turn_away(self, *, deadline_ms: float | None, priority: int, parent: wire.Parent | None) -> None:
@@ -175,7 +176,7 @@ class FrontDoor:
 
     async def emptied(self, within_s: float) -> None:
         """Wait for what is inside."""
-        if self._inflight:
+        if self.inflight:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), within_s)
 

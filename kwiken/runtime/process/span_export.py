@@ -105,7 +105,7 @@ def request_observer(spec: GatewaySpec, service: Service) -> Iterator[Observer |
 
     traces = Path(spec.traces) if spec.traces is not None else None
     observer = make_observer(service.name, traces=traces, otlp=spec.otlp)
-    with LossReporter("gateway", observer.counts).told(), _closing(observer, "gateway", spec):
+    with LossReporter("gateway", observer.counts).told(), closing(observer, "gateway", spec):
         yield observer
 
 
@@ -132,12 +132,12 @@ def replica_observer(spec: ReplicaSpec, service: Service) -> Iterator[CallObserv
         otlp=spec.otlp,
     )
     name = spec.replica or spec.stage
-    with LossReporter(name, spans.counts).told(), _closing(spans, name, spec):
+    with LossReporter(name, spans.counts).told(), closing(spans, name, spec):
         yield spans
 
 
 @contextlib.contextmanager
-def _closing(spans: Closable, name: str, spec: GatewaySpec | ReplicaSpec) -> Iterator[None]:
+def closing(spans: Closable, name: str, spec: GatewaySpec | ReplicaSpec) -> Iterator[None]:
     """Close at the end; a collector that hangs then loses the last spans, and does not delay the end."""
     try:
         yield

@@ -310,7 +310,7 @@ def test_a_target_asks_for_what_decides_whether_the_target_is_met(
     base = float(np.exp(found.predict(REFERENCE)[0]))
     places = [RunSetting(size, count, name) for size in SIZES for count in COUNTS for name in CLASSES]
     for required in (base, 4 * base):
-        weights = found._undecided(required)
+        weights = found.undecided(required)
         for at, place in zip(np.ndindex(weights.shape), places, strict=True):
             mean, deviation = found.predict(place)
             meets = NormalDist().cdf((mean - np.log(required)) / max(deviation, 1e-5))

@@ -425,7 +425,7 @@ def test_how_undecided_a_place_is_follows_from_the_variance_of_its_sum() -> None
     mean, covariance = rng.normal(size=8), root @ root.T
     known = SimpleNamespace(**{name: SimpleNamespace(labels=labels) for name, labels in parts.items()})
     told = SimpleNamespace(known=known, mean=mean, covariance=covariance)
-    found = Classification._undecided(cast("Classification", told), 2.0)
+    found = Classification.undecided(cast("Classification", told), 2.0)
     for up, out, het in itertools.product(*parts.values()):
         place = np.zeros(8)
         place[[0, 1 + up, 3 + out, 6 + het]] = 1.0
@@ -443,7 +443,7 @@ def test_all_places_count_alike_once_a_millionth_of_one_is_undecided(
     covariance[0, 0] = 1.0
     told = SimpleNamespace(known=known, mean=np.zeros(4), covariance=covariance)
     required = math.exp(norm.isf(sum_of_places))
-    found = Classification._undecided(cast("Classification", told), required)
+    found = Classification.undecided(cast("Classification", told), required)
     assert found.item() == pytest.approx(1.0 if clear else sum_of_places, rel=1e-5)
 
 

@@ -36,11 +36,12 @@ from kwiken.apps.demo.trial.measure import assign, attach, calls_of, spent_of, u
 from kwiken.base.errors import InputError
 from kwiken.model.plan.plan import Budgets, Plan
 from kwiken.otel.write.records import AttemptKind, AttemptRecord, Outcome, RequestRecord, StageRecord
+from kwiken.runtime.base.process_id import family
 from kwiken.runtime.gateway.control.client import NoAnswerError
 from kwiken.tail.planning.planner import make_plan
 from tests.support.models.profiles import small_profile
 from tests.support.project.commands import refused, run
-from tests.support.runtime.waiting import PATIENCE_S
+from tests.support.runtime.waiting import PATIENCE_S, until
 
 WINDOW = HealthWindow(rate=50.0, answered=1, failed=0, backlog=0, lag_ms=0.0, line_ms=0.0, use=None)
 VOID = Finding("others took all")
@@ -338,13 +339,13 @@ async def test_the_disturbance_reports_its_pauses_and_leaves_no_replica_paused(
 @needs_proc
 async def test_a_disturbance_that_was_killed_is_noticed_and_undone(sleeper: subprocess.Popen[bytes]) -> None:
     flaky = {"rank": DisturbedStage(PausedProcess("rank", [sleeper.pid], 0.9), {sleeper.pid: "rank-1"})}
+    before = set(family(os.getpid()))
     async with Disturber(flaky, 3) as disturber:
         await until_paused(disturber, sleeper.pid)
-        assert disturber._process is not None
-        os.kill(disturber._process.pid, signal.SIGKILL)
-        await disturber._process.wait()
+        (process,) = set(family(os.getpid())) - before
+        os.kill(process, signal.SIGKILL)
         with pytest.raises(DisturbanceError, match="too soon"):
-            disturber.check()
+            await until(disturber.check)
     assert state_of(sleeper.pid) in "SR"
 
 
@@ -355,6 +356,14 @@ async def test_calm_disturbs_nothing() -> None:
     assert disturber.report().stages == {}
 
 
+async def checked_for(load: Load, seconds: float) -> None:
+    """Check a load again and again, until that fails."""
+    async with asyncio.timeout(seconds):
+        while True:
+            await load.check()
+            await asyncio.sleep(0.02)
+
+
 async def test_a_load_that_ends_too_soon_says_why(tmp_path: Path) -> None:
     queries = tmp_path / "queries.txt"
     queries.write_text("x\n")
@@ -362,10 +371,8 @@ async def test_a_load_that_ends_too_soon_says_why(tmp_path: Path) -> None:
         "http://127.0.0.1:1", arrivals=1, longest_s=5, queries=queries, records=tmp_path / "r", seed=0
     )
     async with load:
-        assert load._output is not None
-        await load._output
         with pytest.raises(LoadError, match=r"the load ended too soon: (?!kwiken: )"):
-            await load.check()
+            await checked_for(load, PATIENCE_S)
 
 
 def test_bad_records_name_file_and_line(tmp_path: Path) -> None:
@@ -449,7 +456,7 @@ def test_the_pausing_process_loads_little() -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "False"]
 
 
-def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
+def test_the_bar_moves_with_the_steps_and_never_past_them(monkeypatch: pytest.MonkeyPatch) -> None:
     class Spy(Bar):
         def __init__(self) -> None:
             super().__init__(None, "", None)
@@ -459,8 +466,8 @@ def test_the_bar_moves_with_the_steps_and_never_past_them() -> None:
             self.at.append(done)
 
     spy = Spy()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     watch = TerminalWatch(spy)
-    watch._plain = False
     for label, seconds in (("start", 0.0), ("learn", 2.0), ("plan", 0.0), ("compare", 3.0)):
         watch.step(label, seconds)
         for _ in range(3):

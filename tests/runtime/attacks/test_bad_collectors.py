@@ -58,7 +58,7 @@ def test_spans_do_not_delay_the_end(
 ) -> None:
     monkeypatch.setattr(span_export, "LAST_S", 0.1)
     spec = ReplicaSpec(target="a:b", stage="first", otlp=ENDPOINT)
-    with span_export._closing(hanging, "first-0", spec):
+    with span_export.closing(hanging, "first-0", spec):
         pass
     assert hanging.talks == 1
     assert "first-0: traces are incomplete: the collector did not take the last spans" in caplog.text

@@ -19,6 +19,7 @@ from typing import Any
 
 import grpc
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
 from kwiken.otel.metrics import catalog
 from kwiken.otel.metrics.model import family
@@ -98,7 +99,7 @@ def test_requests_and_spans_of_processes_whose_clock_jumps(gateway: DoorProcess,
 def test_counters_do_not_end_before_they_began(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     push = MetricPush("http://127.0.0.1:9", {}, started_ns=1000)
-    monkeypatch.setattr(push._exporter, "export", lambda data, **_: sent.append(data))
+    monkeypatch.setattr(OTLPMetricExporter, "export", lambda exporter, data, **_: sent.append(data))
     push.push([family(catalog.REQUESTS_CONTROL, [((), 1)])], 10)
     (point,) = sent[0].resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
     assert (point.start_time_unix_nano, point.time_unix_nano) == (1000, 1000)

@@ -182,7 +182,7 @@ async def test_a_burst_over_grpc_is_answered_or_turned_away_with_a_reason(
     refusal = Admission.refusal
 
     def noted(admission: Admission, now: float, priority: int, allowed: float | None = None) -> float | None:
-        load = admission._effective_load(now, allowed)
+        load = admission.effective_load(now, allowed)
         again = refusal(admission, now, priority, allowed)
         judged.append((priority, load, again is None))
         return again

@@ -112,8 +112,8 @@ async def test_a_node_is_lost_when_its_replicas_were_killed_and_cannot_be_starte
         )
         assert cluster.lost_nodes == []  # both are started again where they were
         await until(lambda: len(cluster.replicas["first"]) == 3)
-        assert cluster._layout is not None
-        limits = cluster._layout.limits
+        assert cluster.layout is not None
+        limits = cluster.layout.limits
         await limits.remove_node("slow")
         await until(lambda: cluster.lost_nodes == ["slow"])
         limits.add_node("slow", NODES["slow"].limit)

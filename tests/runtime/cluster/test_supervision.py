@@ -21,6 +21,7 @@ from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.cluster import slot
 from kwiken.runtime.cluster.child_process import Child, ChildError
 from kwiken.runtime.cluster.cluster import Cluster
+from kwiken.runtime.cluster.processes import Processes
 from kwiken.runtime.cluster.settings import ClusterSettings
 from kwiken.runtime.cluster.state.files import StateFiles
 from kwiken.runtime.process.specs import ReplicaSpec
@@ -310,13 +311,13 @@ async def test_an_error_of_the_supervisor_ends_the_cluster_with_a_message(
 ) -> None:
     before: set[int] = set()
 
-    def addresses() -> dict[str, list[Replica]]:
+    def addresses(processes: Processes) -> dict[str, list[Replica]]:
         raise ZeroDivisionError("a defect")
 
     async def serve() -> None:
         async with of(2, state=files.folder) as cluster:
             before.update(pids(cluster))
-            monkeypatch.setattr(cluster._processes, "addresses", addresses)
+            monkeypatch.setattr(Processes, "addresses", addresses)
             os.kill(min(before), signal.SIGKILL)
             await asyncio.sleep(60)
 

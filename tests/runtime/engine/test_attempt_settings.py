@@ -60,7 +60,7 @@ def one_call(
         if policy is not None:
             executor.apply(plan_of(service, {"s": policy}))
         endow(executor)
-        for state in executor._states.values():
+        for state in executor.states.values():
             state.retries.earn()
         began = asyncio.get_running_loop().time()
         answer = await executor.run("q")
@@ -89,7 +89,7 @@ def test_an_attempt_that_takes_too_long_has_failed_and_its_call_is_sent_once_mor
     value, executor, moments = one_call(script, attempt_timeout_ms=200)
     assert (value, moments) == ("ok", [0.0, 0.2])
     assert script.sent[0].end == "cancelled"
-    assert executor._states["s"].retries.spent == 1
+    assert executor.states["s"].retries.spent == 1
 
 
 def test_if_all_attempts_take_too_long_the_error_says_so() -> None:
@@ -137,7 +137,7 @@ def test_a_call_without_an_acceptable_answer_is_sent_once_more() -> None:
 
     value, executor, moments = one_call(Script(behave), accept=bool)
     assert (value, moments) == ("whole", [0.0, 0.01])
-    assert executor._states["s"].retries.spent == 1
+    assert executor.states["s"].retries.spent == 1
 
 
 def test_without_an_acceptable_answer_the_first_one_is_returned() -> None:

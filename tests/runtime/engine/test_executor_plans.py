@@ -155,8 +155,8 @@ def test_same_plan_again_and_again_buys_no_second_burst() -> None:
         plan = plan_of(service, {"s": policy}, budget=1.0, ledger=LedgerTerms(floor_per_s=0.0))
         executor.apply(plan)
         now = asyncio.get_running_loop().time()
-        executor._shared.ledger.service.earn(1000 * REQUEST, now)
-        executor._states["s"].account.earn(100 * CALL, now)
+        executor.ledger.service.earn(1000 * REQUEST, now)
+        executor.states["s"].account.earn(100 * CALL, now)
         for _ in range(20):
             await asyncio.gather(*(executor.run("q") for _ in range(30)))
             executor.apply(plan)

@@ -234,7 +234,7 @@ async def test_cancelling_a_request_cancels_the_work(protocol: Protocol, tmp_pat
 async def test_plans_and_replicas_are_replaced_under_traffic(protocol: Protocol) -> None:
     async with nothing_leaked(), executor_with(protocol, [], good=2) as executor:
         requests = asyncio.create_task(answers_of(executor, 80, sleep_ms=5))
-        middles = executor._states["middle"].picker.targets
+        middles = executor.replica_states()["middle"]
         replicas = [target.replica for target in middles]
         turn = 0
         while not requests.done():

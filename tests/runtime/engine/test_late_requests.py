@@ -243,7 +243,7 @@ def test_account_outlives_plans() -> None:
             await executor.run("q")
             executor.apply(None)
             executor.apply(plan)
-        account = executor._shared.ledger.catch_up
+        account = executor.ledger.catch_up
         assert account.spent == round(executor.status()["late_reissues"] * 0.5 * REQUEST)
         assert account.spent <= 0.02 * account.work
 
@@ -335,7 +335,7 @@ def test_what_threads_cost_is_bounded() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 1.0, 3: 900.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, catch_up=1.0)
-        executor._states["b"].work.learn_busy(1.0)
+        executor.states["b"].work.learn_busy(1.0)
         await executor.run("q")
         assert executor.status()["catch_up"]["spent"] == pytest.approx(2 * 0.5)
 
@@ -346,7 +346,7 @@ def test_threads_that_burn_more_than_was_held_are_owed() -> None:
     async def main() -> None:
         script = busy(0.3, {1: 10.0, 3: 30.0})
         executor = under(chain(threads=3), script, {"b": THREADS}, rich=False, catch_up=0.1)
-        executor._states["b"].work.learn_busy(10.0)
+        executor.states["b"].work.learn_busy(10.0)
         for _ in range(200):
             await executor.run("q")
         account = executor.status()["catch_up"]

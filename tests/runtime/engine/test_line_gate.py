@@ -16,7 +16,7 @@ from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
 from kwiken.runtime.base.clock import SystemClock
 from kwiken.runtime.base.errors import OverloadError
-from kwiken.runtime.decisions.lines.request_lines import RequestLines
+from kwiken.runtime.decisions.lines.request_lines import WAIT_SHARE, RequestLines
 from kwiken.runtime.engine.executor import Executor
 from kwiken.runtime.engine.line_gate import LineGate
 from kwiken.runtime.gateway.grpc_server import GrpcGatewayServer
@@ -25,6 +25,7 @@ from kwiken.runtime.gateway.settings import GatewaySettings
 from kwiken.runtime.wire.grpc.messages import payload_message
 from kwiken.runtime.wire.grpc.settings import ASK_METHOD
 from kwiken.runtime.wire.transport.local import LocalTransport, local_replicas
+from kwiken.testing.virtual_loop import simulate
 
 
 class Asked(msgspec.Struct):
@@ -58,7 +59,7 @@ async def executor_of(made: Service, *, limit: float | None = None) -> Executor:
 
 
 def lines_of(executor: Executor) -> RequestLines:
-    gate = executor._gate
+    gate = executor.gate
     assert gate is not None
     return gate.lines
 
@@ -119,21 +120,22 @@ async def test_a_start_and_a_cancellation_at_one_moment_lose_no_place() -> None:
     assert (gate.lines.running, gate.lines.waiting) == (0, 0)
 
 
-async def test_the_end_of_a_wait_and_a_cancellation_at_one_moment_are_one() -> None:
-    now_s = 0.0
-    gate = LineGate(lambda: now_s)
-    gate.lines.learner.limit = 1
-    first = await gate.enter("a", arrived_s=0.0, allowed_s=100.0, priority=0)
-    second = asyncio.create_task(gate.enter("a", arrived_s=0.0, allowed_s=100.0, priority=0))
-    await asyncio.sleep(0)
-    ((ticket, waiter),) = gate._waiters.items()
-    gate._expire(ticket, waiter)
-    second.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await second
-    line = gate.lines.lines["a"]
-    assert (line.waiting, line.turned_away, line.left, gate.lines.waiting) == (0, 1, 0, 0)
-    gate.leave(first, served=True)
+def test_the_end_of_a_wait_and_a_cancellation_at_one_moment_are_one() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        gate = LineGate(loop.time)
+        gate.lines.learner.limit = 1
+        first = await gate.enter("a", arrived_s=loop.time(), allowed_s=100.0, priority=0)
+        second = asyncio.create_task(gate.enter("a", arrived_s=loop.time(), allowed_s=100.0, priority=0))
+        await asyncio.sleep(0)
+        loop.call_later(100.0 * WAIT_SHARE, second.cancel)  # just after the end of the wait
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        line = gate.lines.lines["a"]
+        assert (line.waiting, line.turned_away, line.left, gate.lines.waiting) == (0, 1, 0, 0)
+        gate.leave(first, served=True)
+
+    simulate(main)
 
 
 @pytest.mark.parametrize("setting", ["header:x-kind=small,large", "field:kind"])

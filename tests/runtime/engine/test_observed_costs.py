@@ -38,7 +38,7 @@ class Workers:
     def __init__(
         self, work_ms: dict[str, list[float]], stalls: float, *, says: bool = True, factor: float = 1.0
     ) -> None:
-        self._work_ms = work_ms
+        self.work_ms = work_ms
         self._stalls = stalls
         self._says = says
         self.factor = factor
@@ -50,7 +50,7 @@ class Workers:
     async def call(self, replica: Replica, call: Call) -> Reply:
         del replica
         (number,) = call.args
-        work_ms = self._work_ms[call.stage][number % len(self._work_ms[call.stage])]
+        work_ms = self.work_ms[call.stage][number % len(self.work_ms[call.stage])]
         self.calls += 1
         if not call.attempt and self._rng.random() < self._stalls:
             await asyncio.sleep(0.2)
@@ -114,7 +114,7 @@ async def extra_share(workers: Workers, plan: Plan) -> tuple[float, Any]:
         await asyncio.gather(*(executor.run(number) for number in range(start, start + 20)))
     await asyncio.sleep(1.0)  # until replicas have said what cancelled calls had worked
     lone = sum(
-        workers._work_ms[name][number % len(workers._work_ms[name])]
+        workers.work_ms[name][number % len(workers.work_ms[name])]
         for name in STAGES
         for number in range(REQUESTS)
     )

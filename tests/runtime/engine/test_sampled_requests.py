@@ -93,7 +93,7 @@ def test_a_dropped_request_has_a_record_for_its_caller_and_for_a_watcher(*, watc
             one_stage(), Script(lambda *_: after(0.05)), observer=kept, sampler=learned_sampler()
         )
         if watched:
-            made.watch(watcher)
+            made.watcher = watcher
         answer = await made.run("q", parent=Parent(NEVER, 2, sampled=False), note=not watched)
         assert kept.records == []
         assert answer.record is not None

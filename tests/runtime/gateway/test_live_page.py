@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -11,6 +12,8 @@ import pytest
 from kwiken.runtime.gateway.live_page.page import LivePage
 from kwiken.services.search import search
 from tests.runtime.gateway.test_gateway import AUTH, local
+from tests.support.runtime.waiting import PATIENCE_S
+from tests.support.services.http import service
 
 
 async def test_the_page_holds_no_data_and_needs_no_token() -> None:
@@ -37,8 +40,14 @@ async def test_data_of_the_page() -> None:
         before = await front.say("GET", "/v1/live", headers=AUTH)
         for _ in range(40):
             await front.ask({"text": "hi"})
-        front.gateway._measured.take()
-        status, _, data = await front.say("GET", "/v1/live?samples_after=0&slow_after=0", headers=AUTH)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:  # a sample is taken every second
+                status, _, data = await front.say(
+                    "GET", "/v1/live?samples_after=0&slow_after=0", headers=AUTH
+                )
+                if data["samples"] and data["samples"][-1]["counts"]["requests"] == 40:
+                    break
+                await asyncio.sleep(0.05)
     assert before[0] == status == 200
     assert [stage["name"] for stage in data["dag"]] == list(data["status"]["stages"])
     assert data["samples"][-1]["counts"]["requests"] == 40
@@ -76,13 +85,13 @@ async def test_a_query_that_is_no_number_is_refused_by_name(query: str) -> None:
 async def test_requests_are_recorded_only_while_somebody_looks() -> None:
     async with local() as front:
         clock = SetClock()
-        page = LivePage(front.gateway._service, front.executor, clock)
+        page = LivePage(service, front.executor, clock)
         await front.ask({"text": "before anybody looked"})
         page.view(samples_after=0, slow_after=0)
-        assert front.executor._watcher is not None
+        assert front.executor.watcher is not None
         clock.now_s += 29.0
         page.sample()
-        assert front.executor._watcher is not None
+        assert front.executor.watcher is not None
         clock.now_s += 2.0
         page.sample()
-        assert front.executor._watcher is None
+        assert front.executor.watcher is None

@@ -39,8 +39,8 @@ async def test_an_invalid_host_name_is_reported_and_gives_no_replica(
     assert caplog.text.count(f"stage 's': cannot look up {host}") == 1
     (replica,) = executor.status()["stages"]["s"]["replicas"]
     assert replica["id"] == "127.0.0.1:9002"
-    ((known,),) = control._replicas.values()
-    assert known.address == "grpc://127.0.0.1:9002"
+    (known,) = executor.replica_states()["s"]
+    assert known.replica.address == "grpc://127.0.0.1:9002"
 
 
 async def test_a_service_is_ready_without_the_replicas_of_an_optional_stage() -> None:

@@ -355,7 +355,7 @@ async def test_the_work_of_all_items_is_metered_and_a_copy_is_charged_to_the_fir
         for _ in range(3):
             await gateway.ask(Script(5, burn_ms=4))
         assert gateway.counts["busy_ms"] >= 3 * 5 * 4 * 0.9
-        work = gateway.executor._states["count"].work
+        work = gateway.executor.states["count"].work
         assert work.answered.mean < 2 * 4 < gateway.counts["busy_ms"] / 3
 
 

@@ -168,8 +168,8 @@ def executor_of(
 def endow(executor: Executor) -> None:
     """Fill every account with work of the last 10 s."""
     now = asyncio.get_running_loop().time()
-    ledger = executor._shared.ledger
+    ledger = executor.ledger
     for account in (ledger.service, ledger.catch_up, ledger.utility):
         account.earn(10_000 * REQUEST, now)
-    for state in executor._states.values():
+    for state in executor.states.values():
         state.account.earn(10_000 * CALL, now)

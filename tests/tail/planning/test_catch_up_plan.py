@@ -176,10 +176,10 @@ def test_an_arena_spends_less_the_later_requests_are_late() -> None:
     most = Actuators(frozenset(names), {}, names)
     replayed = LateRequestReplay(profile, draft, most)
     ages = np.linspace(0, float(profile.latency_ms.max()), 12)
-    spends = [replayed._helped(most, age, np.arange(2000))[1].mean() for age in ages]
-    assert (np.diff(spends) <= 1e-9).all()
-    assert spends[0] > 0.5
-    assert spends[-1] == 0
+    earliest = [replayed.least_age(most, budget) for budget in (10.0, 0.5, 0.1, 0.02, 0.0)]
+    assert earliest[0] == 0.0 < earliest[1]  # help from the start on costs more than a half
+    assert (np.diff(earliest) > 0).all()
+    assert replayed.late_share(earliest[-1]) < 1 / 1000  # without a budget nothing is helped
     risks = [replayed.risk(most, age) for age in ages]
     assert (np.diff(risks) >= -1e-9).all()
 

@@ -125,17 +125,22 @@ def test_a_job_with_a_damaged_file_is_ended_and_the_others_wait_on(tmp_path: Pat
     folder.unlock()
 
 
-def test_an_order_of_the_future_does_not_stop_the_clock(tmp_path: Path) -> None:
-    folder = JobFolder(tmp_path)
+@pytest.mark.parametrize("known", [False, True])
+async def test_an_order_of_the_future_does_not_stop_the_clock(tmp_path: Path, known: bool) -> None:
+    """Its moment is new to a runner, or known from the journal of one that had no room."""
+    folder, waiting = JobFolder(tmp_path), list[str]()
     folder.submit(order("later", submitted_at=4e9))
-    for _ in range(2):  # the second time it is known from the journal
+    for cores in (0.5, 2.0) if known else (2.0,):
         assert folder.lock()
-        runner = JobRunner(
-            folder, FixedRoom({"one": (1.0, 2.0)}), NodeLimits(), say=lambda _: None, clock=lambda: 1e9
-        )
-        runner.resume()
-        assert runner._queue.advance(1e9)[0]
-        folder.unlock()
+        async with NodeLimits() as limits:
+            limits.add_node("one", Limit(2.0, 1.0))
+            room = FixedRoom({"one": (1.0, cores)})
+            runner = JobRunner(folder, room, limits, say=lambda _: None, clock=lambda: 1e9)
+            runner.resume()
+            await runner.step()
+            waiting = [one.job for one in runner.view().waiting]
+            await runner.close()
+    assert waiting == []
 
 
 def test_a_command_that_is_told_to_end_before_it_runs_does_not_run(tmp_path: Path) -> None:

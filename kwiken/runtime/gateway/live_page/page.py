@@ -58,7 +58,7 @@ class LivePage:
         self._history.add(self._executor.status(), self._clock.time_ns() / NS_PER_S)
         if self._slow is not None and self._clock.monotonic() > self._asked_at + WATCHED_S:
             self._slow = None
-            self._executor.watch(None)
+            self._executor.watcher = None
 
     def view(self, *, samples_after: int, slow_after: int) -> dict[str, Any]:
         """Data of the page.
@@ -75,7 +75,7 @@ class LivePage:
         self._asked_at = self._clock.monotonic()
         if self._slow is None:
             self._slow = SlowRequestTable()
-            self._executor.watch(self._slow)
+            self._executor.watcher = self._slow
         return {
             "service": self._service.name,
             "started_s": self._started_s,

@@ -150,7 +150,10 @@ async def test_a_plan_is_tried_a_person_stops_the_loop_and_another_process_goes_
         await gateways.clients[gateway.url].let_autopilot(go_on=True)
         await steering.step()
         assert (await status(gateway))["autopilot"]["phase"] == "watching"
-        await steering._stop()  # as a cancelled `run` does
+        running = asyncio.create_task(steering.run())
+        await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
         # Another process goes on from the record.
         later = steering_of(gateways, shop, tmp_path, said, holder="another")

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from hypothesis import given, strategies as st
 
-from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response, ServerConnection
+from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest, Response
 from tests.support.runtime.waiting import PATIENCE_S, until
 
 
@@ -230,15 +230,13 @@ async def test_unfinished_requests_and_idle_connections_are_closed_in_time(
 
 
 async def test_what_is_sent_ahead_is_bounded() -> None:
-    async with serving(max_body=100_000) as (server, echo, port):
+    async with serving(max_body=100_000) as (_, echo, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(post(b"", path="/wait"))
         await until(lambda: echo.seen)
         writer.write(b"x" * 20_000_000)
         await asyncio.sleep(0.2)
-        (connection,) = server.connections
-        assert isinstance(connection, ServerConnection)
-        assert len(connection._buffer) < 2_000_000
+        assert writer.transport.get_write_buffer_size() > 10_000_000  # what the system holds is less
         writer.transport.abort()
         # A connection with paused reading does not notice a disconnect; stopping ends it.
 

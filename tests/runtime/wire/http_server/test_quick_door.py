@@ -259,10 +259,10 @@ async def test_hanging_up_cancels_the_request_and_frees_its_place() -> None:
     async with serving() as (gateway, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(HOST, KIND, body=b'"wait here"'))
-        await until(lambda: gateway.door._inflight)
+        await until(lambda: gateway.door.inflight)
         writer.close()
         await until(lambda: "wait here" in CANCELLED)
-        await until(lambda: not gateway.door._inflight)
+        await until(lambda: not gateway.door.inflight)
 
 
 async def test_a_half_closed_client_gets_its_answer_and_one_that_is_gone_is_noticed() -> None:
@@ -282,7 +282,7 @@ async def test_what_is_sent_ahead_is_bounded_by_the_budget() -> None:
     async with serving(max_bodies=1 << 20) as (gateway, port):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request(HOST, KIND, body=b'"wait ahead"'))
-        await until(lambda: gateway.door._inflight)
+        await until(lambda: gateway.door.inflight)
         writer.write(b"x" * (20 << 20))
         await asyncio.sleep(0.2)
         assert 0 <= gateway.door.budget.taken <= 1 << 20
@@ -295,7 +295,7 @@ async def test_stopping_closes_connections_that_wait_and_that_are_idle() -> None
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         busy, to_busy = await asyncio.open_connection("127.0.0.1", port)
         to_busy.write(request(HOST, KIND, body=b'"wait stop"'))
-        await until(lambda: gateway.door._inflight)
+        await until(lambda: gateway.door.inflight)
         await gateway.stop(grace_s=0.0, linger_s=0.0)
         for each in (reader, busy):
             with contextlib.suppress(ConnectionError):
