@@ -178,7 +178,7 @@ class StoryWorld:
         )
         executor.apply(plan)
         client = ServiceClient(executor, clock)
-        executor.watch(client)
+        executor.watcher = client
         return client
 
     def _score(self, *call: int | str) -> float:
