@@ -225,6 +225,8 @@ def test_a_placement_says_sizes_and_nodes_in_kubernetes() -> None:
 
 
 def test_scaling_is_there_only_where_it_is_asked_for() -> None:
+    managed = deployed(shop("find"), autoscale=True, managed={"find"})
+    assert "autoscale.yaml" not in kubernetes_files(managed, made_by="")
     scaled = objects(deployed(shop("find"), autoscale=True))
     assert "replicas" not in scaled["Deployment", "shop-1-find"]["spec"]
     assert scaled["HorizontalPodAutoscaler", "shop-1-find"]["spec"]["minReplicas"] == 2

@@ -109,18 +109,18 @@ def test_the_account_of_the_upkeep_cannot_set_an_image(kubernetes: Kubernetes, t
     kubernetes.kubectl("apply", "-k", str(base), "--validate=strict")
     path = "/api/v1/namespaces/limited/pods"
     pod = until(lambda: kubernetes.items(f"{path}?labelSelector=app.kubernetes.io/component=work"))[0]
-    name, user = pod["metadata"]["name"], "system:serviceaccount:limited:single-upkeep"
-    words = ("patch", "pod", name, "--namespace=limited", f"--as={user}", "--type=merge", "--patch")
+    user = "system:serviceaccount:limited:single-upkeep"
+    path += f"/{pod['metadata']['name']}"
     image = {"spec": {"containers": [{**pod["spec"]["containers"][0], "image": "other:1"}]}}
-    until(lambda: refused_by_policy(kubernetes, *words, json.dumps(image)))
+    until(lambda: refused_by_policy(kubernetes, path, image, user))
     for changed in (noting(1.5), giving_up(), placing("quick", "node-0")):
-        kubernetes.kubectl(*words, json.dumps(changed))
+        assert kubernetes.ask("PATCH", path, changed, MERGE, user) is not None
 
 
-def refused_by_policy(kubernetes: Kubernetes, *words: str) -> bool:
-    """Whether the server denies a dry run of a command; a new policy takes effect within seconds."""
+def refused_by_policy(kubernetes: Kubernetes, path: str, patch: dict[str, Any], user: str) -> bool:
+    """Whether the server denies a dry run of a patch; a new policy takes effect within seconds."""
     try:
-        kubernetes.kubectl(*words, "--dry-run=server")
+        kubernetes.ask("PATCH", f"{path}?dryRun=All", patch, MERGE, user)
     except AssertionError as error:
         return "images must stay" in str(error)
     return False
@@ -255,6 +255,7 @@ def test_pods_of_a_node_that_is_taken_away_run_again_where_an_autoscaler_brings_
     for node in kubernetes.items("/api/v1/nodes")[1:]:
         kubernetes.ask("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
     [only] = [node["metadata"]["name"] for node in kubernetes.items("/api/v1/nodes")]
+    until(lambda: not pods(kubernetes, "gateway"))  # of another test
     with name_server() as names, Kubelet(kubernetes, names, mounted) as kubelet:
         kubernetes.kubectl("apply", "-k", str(base))
         [gateway] = until(lambda: pods(kubernetes, "gateway"))

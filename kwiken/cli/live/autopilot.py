@@ -83,7 +83,7 @@ def command(
     if token_file is not None and not urls:
         raise click.UsageError("--token-file goes with --url", context)
     if history:
-        _show_history(Path(state), _named(service), as_json=as_json)
+        _show_history(Path(state), _named(service, Path(state)), as_json=as_json)
         return
     found, token = _gateways(Path(state), service, urls, token_file)
     import asyncio
@@ -101,10 +101,10 @@ def command(
     asyncio.run(_steer(gateways, service, traces=traces, folder=folder, state=Path(state), budget=budget))
 
 
-def _named(service: str | None) -> str:
+def _named(service: str | None, state: Path) -> str:
     if service is None:
         raise click.UsageError("name the SERVICE whose history is wanted", click.get_current_context())
-    return service_name(service)
+    return service_name(service, state)
 
 
 def _gateways(
@@ -166,7 +166,7 @@ async def _steer(
     name = await _service_at(gateways, stop)
     if name is None:
         return
-    if service is not None and name != service_name(service):
+    if service is not None and name != service_name(service, state):
         raise InputError(f"serves {name!r}, not {service!r}", where=gateways.urls[0])
     holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     settings = SteeringSettings(service=name, traces=traces, state=state, budget=budget, holder=holder)

@@ -195,7 +195,8 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
     _note_foreign(service)
     if options.autoscale and options.upkeep:
         scaled = [each.stage for each in deployment.stages if each.stage not in deployment.managed]
-        note(f"the upkeep scales {', '.join(sorted(deployment.managed))}; processor use, {', '.join(scaled)}")
+        by_use = ", ".join(scaled) or "no stage"
+        note(f"the upkeep scales {', '.join(sorted(deployment.managed))}; processor use, {by_use}")
     if program == "kubernetes" and deployment.build is not None:
         words = ["docker", "build", "-f", deployment.build.dockerfile, "."]
         for tag, more in ((deployment.image, []), (deployment.load_image, ["--target", LOCUST])):

@@ -76,10 +76,9 @@ def kubernetes_files(deployment: Deployment, *, made_by: str) -> dict[str, str]:
     }
     if deployment.otlp is None:
         objects["jaeger.yaml"] = _jaeger(deployment)
-    if deployment.autoscale:
-        objects["autoscale.yaml"] = [
-            _scaler(deployment, each) for each in deployment.stages if each.stage not in deployment.managed
-        ]
+    scaled = [each for each in deployment.stages if each.stage not in deployment.managed]
+    if deployment.autoscale and scaled:
+        objects["autoscale.yaml"] = [_scaler(deployment, each) for each in scaled]
     if deployment.upkeep:
         objects["upkeep.yaml"] = upkeep_objects(deployment)
     header = [f"Service {deployment.service.name}. Made by: {made_by}"]

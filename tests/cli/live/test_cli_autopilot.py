@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from kwiken.cli.live.gateway.remote import ask
+from kwiken.runtime.base.process_id import Identity
 from kwiken.runtime.engine.status_document import Status
 from kwiken.tail.autopilot.record import AutopilotRecord, LoggedDecision
+from tests.cli.live.test_cli_clusters import cluster, write
 from tests.support.project.commands import refused, run
 from tests.support.runtime.server_processes import KWIKEN, free_port
 from tests.support.runtime.stacks import kwiken, running_cluster
@@ -86,6 +89,10 @@ def test_a_history_is_printed_and_a_torn_one_is_refused(
         assert part in result.stdout
     shown = json.loads(run("autopilot", "shop", "--history", "--json").stdout)
     assert shown["decided"] == {"apply": 1, "roll_back": 1}
+    # What `kwiken up` was given names the service too, while it is up.
+    state = cluster("shop", "http://127.0.0.1:1", Identity(1, "another start"), tmp_path / "token")
+    write(tmp_path / ".kwiken", msgspec.structs.replace(state, target="module:attribute"))
+    assert run("autopilot", "module:attribute", "--history").stdout == result.stdout
     file.write_text(record.to_json()[:-9])
     refused(run("autopilot", "shop", "--history"), "shop.autopilot")
 

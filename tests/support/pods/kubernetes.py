@@ -66,13 +66,16 @@ class Kubernetes(NamedTuple):
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
-    def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        """Answer of the API to its administrator; None for an object that is not there."""
+    def ask(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json", user: str = ""
+    ) -> Any:
+        """Answer of the API to its administrator, or to another user; None for an object that is not there."""
         request = urllib.request.Request(
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": kind},
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
+            | ({"Impersonate-User": user} if user else {}),
         )
         trusted = ssl.create_default_context(cafile=str(self.certificate))
         try:

@@ -36,6 +36,9 @@ class NameServer:
 
     def close(self) -> None:
         """Answer nothing more."""
+        with contextlib.suppress(OSError):  # it has no peer; this ends the wait all the same
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
         self._socket.close()
 
     def _serve(self) -> None:
@@ -43,6 +46,8 @@ class NameServer:
             try:
                 asked, client = self._socket.recvfrom(1024)
             except OSError:
+                return
+            if not asked:
                 return
             with contextlib.suppress(OSError):
                 self._socket.sendto(self._answer(asked), client)
