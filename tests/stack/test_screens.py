@@ -1,4 +1,4 @@
-"""Screens of the pages, the reports and the site in a real browser: nothing overflows, and texts have contrast."""
+"""Screens of pages, reports and site in a real browser: nothing overflows or overlaps, and texts have contrast."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from msgspec.structs import replace
 
 from kwiken.model.plan.plan import Budgets, CatchUpPolicy, PartialPolicy, Plan
 from kwiken.model.profile.codec import profile_to_json
+from kwiken.model.profile.profile import Profile
 from kwiken.tail.planning.planner import make_plan
+from tests.cli.study.test_explain_page import profile_of as dag_profile
 from tests.support.models.queue_profiles import queue_profile
 from tests.support.otel.folders import folder_of
 from tests.support.runtime.stacks import ask, kwiken, running_cluster
@@ -24,7 +27,7 @@ from tests.support.services.http import plan_for
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ROOT = Path(__file__).resolve().parents[2]
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1400, 900), "tablet": (800, 900), "phone": (390, 844)}
 MIN_CONTRAST = 4.5  # of WCAG 2.2, level AA
 # Folder where pictures are left for who wants to look at them.
 PICTURES = os.environ.get("SCREENS")
@@ -102,6 +105,64 @@ TROUBLES = """
 }
 """
 
+# By bounding boxes: labels over labels or over the edge of a stage's box, boxes over boxes, edges of a graph behind a
+# box that they do not join, and what is cut off without a sign. Boxes of text are a little higher than their ink.
+OVERLAPS = """
+() => {
+  const found = [], ink = 0.2;
+  const seen = (node) => node.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true });
+  const apart = (a, b, by = 1) => a.right <= b.left + by || b.right <= a.left + by || a.bottom <= b.top + by || b.bottom <= a.top + by;
+  const within = (a, b, by = 1) => a.left >= b.left - by && a.right <= b.right + by && a.top >= b.top - by && a.bottom <= b.bottom + by;
+  const inked = (box) => ({ left: box.left, right: box.right, top: box.top + ink * box.height, bottom: box.bottom - ink * box.height });
+  const short = (words) => words.trim().slice(0, 40);
+  for (const svg of document.querySelectorAll("svg")) {
+    if (!seen(svg)) continue;
+    const frame = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll("text")].map((node) => [short(node.textContent), inked(node.getBoundingClientRect())]).filter(([words, box]) => words && box.right > box.left);
+    const boxes = [...svg.querySelectorAll("rect[rx]")].map((node) => node.getBoundingClientRect()).filter((box) => box.width > 60 && box.height > 30);
+    texts.forEach(([words, box], place) => {
+      if (!within(box, frame)) found.push(`cut off: "${words}"`);
+      for (const [other, its] of texts.slice(place + 1)) if (!apart(box, its)) found.push(`labels overlap: "${words}", "${other}"`);
+      for (const its of boxes) if (!apart(box, its) && !within(box, its)) found.push(`beyond its box: "${words}"`);
+    });
+    boxes.forEach((box, place) => { for (const its of boxes.slice(place + 1)) if (!apart(box, its)) found.push("boxes overlap"); });
+    if (boxes.length) for (const path of svg.querySelectorAll("path[fill=none], path.edge, line.edge")) {
+      const matrix = path.getScreenCTM(), long = path.getTotalLength();
+      for (let step = 1; step < 40; step++) {
+        const at = path.getPointAtLength(long * step / 40).matrixTransform(matrix);
+        if (boxes.some((box) => at.x > box.left + 2 && at.x < box.right - 2 && at.y > box.top + 2 && at.y < box.bottom - 2)) { found.push("an edge runs behind a box"); break; }
+      }
+    }
+  }
+  const leaves = [];
+  for (const node of document.querySelectorAll("body *")) {
+    if (!seen(node)) continue;
+    const style = getComputedStyle(node);
+    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth && style.overflowX !== "visible") {
+      if (["auto", "scroll"].includes(style.overflowX) ? style.backgroundImage === "none" : style.textOverflow !== "ellipsis") {
+        found.push(`cut without a sign: ${node.tagName} ${node.id || node.className} ${short(node.textContent)}`);
+      }
+    }
+    if (node.namespaceURI.endsWith("svg") || !node.innerText) continue;
+    for (const each of node.childNodes) {
+      if (each.nodeType !== 3 || !each.textContent.trim()) continue;
+      const range = document.createRange();
+      range.selectNodeContents(each);
+      for (const box of range.getClientRects()) if (box.width > 1) leaves.push([node, short(each.textContent), inked(box)]);
+    }
+  }
+  leaves.sort((a, b) => a[2].top - b[2].top);
+  const clipped = (node) => { for (let each = node.parentElement; each; each = each.parentElement) if (getComputedStyle(each).overflowX !== "visible") return each; return null; };
+  leaves.forEach(([node, words, box], place) => {
+    for (const [other, text, its] of leaves.slice(place + 1)) {
+      if (its.top >= box.bottom) break;
+      if (node !== other && !apart(box, its) && clipped(node) === clipped(other)) found.push(`texts overlap: "${words}", "${text}"`);
+    }
+  });
+  return [...new Set(found)].slice(0, 40);
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
@@ -137,7 +198,7 @@ def look(browser: Any, name: str, url: str, *, ready: str = "body", full: bool =
             if PICTURES:
                 Path(PICTURES).mkdir(parents=True, exist_ok=True)
                 page.screenshot(path=f"{PICTURES}/{name}-{size}-{scheme}.png", full_page=full)
-            found = page.evaluate(TROUBLES, MIN_CONTRAST)
+            found = page.evaluate(OVERLAPS) + page.evaluate(TROUBLES, MIN_CONTRAST)
             troubles += [f"{name}, {size}, {scheme}: {trouble}" for trouble in found]
             page.close()
     assert troubles == []
@@ -177,8 +238,70 @@ def test_live_page(browser: Any, cluster: str) -> None:
     look(browser, "live", cluster, ready="#slow details svg")
 
 
+SHAPE = """
+from kwiken import Service
+
+shape = Service("shape")
+
+
+@shape.stage(replicas=1)
+async def parse(text: str) -> str:
+    return text
+
+
+@shape.stage(after=[parse], replicas=1)
+async def weather(text: str) -> str:
+    return text
+
+
+@shape.stage(after=[parse], replicas=1)
+async def find(text: str) -> str:
+    return text
+
+
+@shape.stage(after=[find], replicas=1)
+async def rank_documents_by_distance(text: str) -> str:
+    return text
+
+
+@shape.stage(after=[rank_documents_by_distance, parse], replicas=1)
+async def snippets(one: str, other: str) -> str:
+    return one
+
+
+@shape.stage(after=[snippets, weather, parse], replicas=1)
+async def compose(one: str, two: str, three: str) -> str:
+    return one
+"""
+
+
+def test_edges_that_pass_stages_run_behind_none(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shape.py").write_text(SHAPE)
+    state = str(tmp_path / "state")
+    kwiken("up", "shape:shape", "--port", "0", "--detach", "--state", state)
+    try:
+        link = kwiken("status", "--page", "--state", state).strip()
+        look(browser, "shape", link, ready="#dag svg text")
+    finally:
+        kwiken("down", "--state", state)
+
+
 def test_page_that_asks_for_a_token(browser: Any, cluster: str) -> None:
     look(browser, "token", cluster.partition("#")[0], ready="#token")
+
+
+def _with_long_names(profile: Profile) -> Profile:
+    """The profile with names as wide as those in traces of others, and an edge that passes two stages."""
+    names = {stage.name: f"POSTGRESQL{stage.name}:SELECT FOR UPDATE FROM ORDERS" for stage in profile.stages}
+    stages = [
+        replaced(stage, name=names[stage.name], after=tuple(names[parent] for parent in stage.after))
+        for stage in profile.stages
+    ]
+    stages[3] = replaced(stages[3], after=(*stages[3].after, names["a"]))
+    return replaced(profile, stages=tuple(stages))
 
 
 @pytest.fixture(scope="module")
@@ -197,10 +320,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kwiken("judge", *reversed(recorded), "-o", str(folder / "judgement.html"))
     kwiken("report", str(folder / "traces"), "-o", str(folder / "traces.html"))
     kwiken("advise", str(folder / "traces"), "-o", str(folder / "advice.html"))
+    kwiken("explain", str(folder / "profile.json"), "--html", str(folder / "explanation.html"))
+    (folder / "long.json").write_text(profile_to_json(_with_long_names(dag_profile(5, requests=400))))
+    kwiken("explain", str(folder / "long.json"), "--html", str(folder / "long.html"))
+    kwiken("report", str(folder / "long.json"), "-o", str(folder / "wide.html"))
     return folder
 
 
-@pytest.mark.parametrize("name", ["report", "judgement", "traces", "advice"])
+@pytest.mark.parametrize("name", ["report", "judgement", "traces", "advice", "explanation", "long", "wide"])
 def test_reports(browser: Any, written: Path, name: str) -> None:
     look(browser, name, (written / f"{name}.html").as_uri())
 

@@ -13,9 +13,10 @@ from kwiken.apps.report.charts.svg import Drawing, short_name
 from kwiken.apps.report.model.number_format import ms
 from kwiken.tail.diagnosis.heat_map import Heat
 
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 190, 12, 8, 40
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 1040, 262, 12, 8, 40
 ROW, GAP = 15, 7
 MAX_ROWS = 48
+LABEL_LENGTH = 28  # ordinary letters that fit at the left, in the size of phones
 LEGEND = (
     ("heat0", f"p95 below {BANDS[0]:g} times the stage's median"),
     *((f"heat{i + 1}", f"from {low:g}") for i, low in enumerate(BANDS)),  # each is a shade darker
@@ -64,7 +65,7 @@ def _label(stage: str, name: str, label: str) -> str:
 
 
 def _draw_row(drawing: Drawing, row: _Row, edges: Sequence[float], top: float) -> None:
-    drawing.text((LEFT - 8, top + ROW - 4), short_name(row.label, 28), "tick", anchor="end")
+    drawing.text((LEFT - 8, top + ROW - 4), short_name(row.label, LABEL_LENGTH), "tick", anchor="end")
     step = (WIDTH - LEFT - RIGHT) / len(row.slow_ms)
     for place, value in enumerate(row.slow_ms):
         hint = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from html import escape
 
@@ -130,9 +131,20 @@ def _number(value: object) -> str:
 
 def short_name(name: str, most: int) -> str:
     """Shorten a stage's name; a long `service:operation` keeps the operation, which says more."""
-    return name if len(name) <= most else shorten(name.rpartition(":")[2], most)
+    return name if _letters(name) <= most else shorten(name.rpartition(":")[2], most)
 
 
 def shorten(words: str, most: int) -> str:
-    """Cut text to a number of characters, with an ellipsis."""
-    return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    """Cut text to the room of a number of ordinary letters, with an ellipsis."""
+    if _letters(words) <= most:
+        return words
+    kept = words
+    while kept and _letters(kept) > most - 1:
+        kept = kept[:-1]
+    return f"{kept}\N{HORIZONTAL ELLIPSIS}"
+
+
+def _letters(words: str) -> float:
+    """Width of text in ordinary letters: capitals take more room, characters of East Asia twice as much."""
+    wide = sum(unicodedata.east_asian_width(each) in "WF" for each in words)
+    return len(words) + wide + 0.3 * sum(each.isupper() for each in words)
