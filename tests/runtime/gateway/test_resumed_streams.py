@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from kwiken.base.errors import DefinitionError
 from kwiken.model.service.service import Service
 from kwiken.model.service.stage import Stage
 from tests.runtime.gateway.test_streams import Front, front, numbers
-from tests.support.runtime.streaming import Item, Script, count, resuming, resuming_service, service
+from tests.support.runtime.streaming import Item, Script, resuming, resuming_service
 from tests.support.runtime.waiting import found, until
 
 MINUTE: Final = {"kw_deadline_ms": "60000"}
@@ -47,7 +48,8 @@ async def test_a_stream_whose_replica_is_lost_goes_on_after_its_last_item(items:
 
 
 async def test_without_resume_the_same_stream_ends_by_an_error(tmp_path: Path) -> None:
-    async with front(service) as gateway:
+    stages = [resuming["begin"], dataclasses.replace(resuming["count"], resume=None)]
+    async with front(Service.of("numbers", stages)) as gateway:
         lines = await lost_after(gateway, 2, tmp_path)
         assert gateway.counts["failed"] == 1
     assert numbers(lines) == list(range(lines[-1]["items"]))
@@ -55,7 +57,7 @@ async def test_without_resume_the_same_stream_ends_by_an_error(tmp_path: Path) -
 
 
 async def test_a_stream_that_stalls_goes_on_elsewhere_and_the_call_that_stalled_ends(tmp_path: Path) -> None:
-    async with front(resuming_service(500)) as gateway:
+    async with front(resuming_service(1500)) as gateway:
         script = Script(6, stall_at=3, log=str(tmp_path), only_first=True)
         _, lines = await gateway.ask(script, **MINUTE)
         await until(lambda: found(tmp_path, "cancelled"))
@@ -89,14 +91,7 @@ async def test_a_resume_that_raises_is_an_error_that_says_so(tmp_path: Path) -> 
     def broken(script: Script, items: list[Item]) -> Script:
         raise KeyError("no place to go on")
 
-    stages = [stage for stage in resuming.stages.values() if stage.name == "begin"]
-    own = Service.of(
-        "numbers",
-        [
-            *stages,
-            Stage(name="count", after=("begin",), handler=count, replicas=2, idempotent=True, resume=broken),
-        ],
-    )
+    own = Service.of("numbers", [resuming["begin"], dataclasses.replace(resuming["count"], resume=broken)])
     async with front(own) as gateway:
         lines = await lost_after(gateway, 2, tmp_path)
     assert lines[-1]["error"] == "stage 'count': KeyError: resume: 'no place to go on'"

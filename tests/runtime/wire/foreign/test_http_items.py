@@ -335,14 +335,15 @@ async def test_a_reader_that_waits_holds_the_server_up_and_a_cancel_ends_it() ->
         call.held = held = HeldBytes(budget, free=0)
         reply = await transport.call(replica, call)
         call.end()
-        pulled, stalled = 0, -1
+        stalled = -1
         while stalled != len(sent):  # the buffers of both sides are full
             stalled = len(sent)
             await asyncio.sleep(0.2)
         assert 0 < held.count < 1 << 20
-        while pulled < 2000:
-            pulled += len(await reply.value.pull())
-        assert len(sent) > stalled
+        while (
+            len(sent) <= stalled
+        ):  # what was sent is finite, so the server goes on at the latest behind that
+            assert await reply.value.pull()
         reply.value.cancel()
         assert held.count == 0
         async with asyncio.timeout(PATIENCE_S):
@@ -390,10 +391,9 @@ async def test_the_first_item_decides_the_race_and_the_loser_is_cut_off() -> Non
     async with misbehaving(silent) as slow, misbehaving(quick) as fast:
         pair = [slow, Replica("r1", "there", fast.address)]
         async with executing(service, {"tell": pair}) as executor:
-            for _ in range(20):
-                assert (await executor.run("tea")).value == [Word("a"), Word("b")]
             async with asyncio.timeout(PATIENCE_S):
-                await gone.wait()
+                while not gone.is_set():
+                    assert (await executor.run("tea")).value == [Word("a"), Word("b")]
             counts = executor.status()["stages"]["tell"]
             assert counts["failed"] == 0
             assert counts["reissues"] >= 1
@@ -437,10 +437,10 @@ async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 async def test_a_peer_that_drips_is_out_of_time_between_items() -> None:
     async with misbehaving(drip) as replica:
-        async with executing(service_of(EVENTS, timeout_ms=200), {"tell": [replica]}) as executor:
-            with pytest.raises(KwikenError, match="no further item within 200 ms, after 1 items"):
+        async with executing(service_of(EVENTS, timeout_ms=1000), {"tell": [replica]}) as executor:
+            with pytest.raises(KwikenError, match="no further item within 1000 ms, after 1 items"):
                 await executor.run("tea")
-        so_far = service_of(EVENTS, timeout_ms=200, items_so_far=True)
+        so_far = service_of(EVENTS, timeout_ms=1000, items_so_far=True)
         async with executing(so_far, {"tell": [replica]}) as executor:
             response = await executor.run("tea")
     assert response.value == [Word("a")]
