@@ -558,6 +558,15 @@ async def test_cores_of_other_pods_are_not_there(tmp_path: Path) -> None:
     assert {node for _, node, _ in adaptation.keys["single/work"]} == {"node-1"}
 
 
+def test_a_stage_for_which_no_node_has_room_at_the_start_lacks_replicas_of_a_class(tmp_path: Path) -> None:
+    full = Standing(free_cores={"node-0": 0.0})
+    adaptation = placed_beside(tmp_path, full, nodes=1).adaptation
+    assert adaptation is not None
+    assert adaptation.keys["single/work"] == []
+    lacking = adaptation.on_new_nodes()["single/work"]
+    assert {node_class for node_class, _ in lacking} == {"quick"}
+
+
 def test_the_class_of_a_node_is_a_label() -> None:
     labels = {"node.kubernetes.io/instance-type": "m5.large", "topology.kubernetes.io/zone": "a"}
     found: dict[str, Any] = {"metadata": {"name": "n", "labels": labels}}

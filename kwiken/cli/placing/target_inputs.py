@@ -101,7 +101,7 @@ def read_target_inputs(
     learned = {one.name: by_stage[one.stage] for one in wanted if one.stage in by_stage}
     adaptation.resume(learned, others)
     assignment = Assignment(workloads={one.name: one for one in wanted}, nodes=_nodes(cluster, nodes_file))
-    _check_room(adaptation, wanted, workloads_file)
+    _check_room(adaptation, wanted, workloads_file, nodes_may_come=found_nodes is not None)
     renter, currency = None, ""
     if prices_file is not None:
         prices = prices_from_toml(read_text(prices_file, MAX_PRICES), where=prices_file)
@@ -262,13 +262,15 @@ def _nodes(cluster: Cluster, where: str) -> dict[str, EmulatedNode]:
     }
 
 
-def _check_room(adaptation: Adaptation, wanted: Sequence[Workload], where: str) -> None:
-    """Refuse to start a stage without a replica; say what falls short."""
+def _check_room(
+    adaptation: Adaptation, wanted: Sequence[Workload], where: str, *, nodes_may_come: bool
+) -> None:
+    """Refuse to start a stage without a replica where no node is to come; say what falls short."""
     for one in wanted:
         if one.best_effort:
             continue
         performance, needed = adaptation.performance(one.name)
-        if not adaptation.keys[one.name]:
+        if not adaptation.keys[one.name] and not nodes_may_come:
             raise InputError(
                 f"workload {one.name!r} has no room; kwiken place says the nearest target that has",
                 where=where,
