@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 )
 @click.option("--url", metavar="URL", help="Gateway's address, for one that `kwiken up` did not start here.")
 @token_file_option
+@click.option("--dry-run", is_flag=True, help="Ask whether the gateway would take the plan; change nothing.")
 def command(
-    *, plan: str | None, remove: str | None, state: str, url: str | None, token_file: str | None
+    *,
+    plan: str | None,
+    remove: str | None,
+    state: str,
+    url: str | None,
+    token_file: str | None,
+    dry_run: bool,
 ) -> None:
     """Put PLAN, a file that `kwiken plan` wrote, in force without a restart; '-' is stdin.
 
@@ -40,7 +47,10 @@ def command(
     document = load_plan(plan) if plan is not None else None
     service = document.service if document is not None else service_name(remove or "", Path(state))
     address, token = remote_gateway(url, token_file) if url is not None else _local(Path(state), service)
-    _put(address, token, document, where=plan if plan is not None else service)
+    _put(address, token, document, where=plan if plan is not None else service, dry=dry_run)
+    if dry_run:
+        note(f"{service}: {address} would take it; nothing is changed")
+        return
     done = "plan applied" if plan is not None else "plan removed"
     status = ask(address, token, lambda client: client.status())
     count = len(status.get("gateways") or ())
@@ -63,7 +73,7 @@ def _local(state: Path, service: str) -> tuple[str, str]:
     return found.url, files.read_token()
 
 
-def _put(url: str, token: str, plan: Plan | None, *, where: str) -> None:
+def _put(url: str, token: str, plan: Plan | None, *, where: str, dry: bool) -> None:
     """Put a plan, or none, in force at a gateway.
 
     Raises:
@@ -72,7 +82,7 @@ def _put(url: str, token: str, plan: Plan | None, *, where: str) -> None:
     from kwiken.runtime.gateway.control.client import NoAnswerError
 
     try:
-        ask(url, token, lambda client: client.put_plan(plan))
+        ask(url, token, lambda client: client.put_plan(plan, dry=dry))
     except NoAnswerError:
         raise
     except InputError as error:

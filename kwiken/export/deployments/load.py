@@ -22,11 +22,7 @@ def image_of_load(image: str) -> str:
 
 
 def locust_words(deployment: Deployment, gateway: str) -> list[str]:
-    """Words of the command that loads a service, after `locust`.
-
-    Args:
-        gateway: host name of a gateway.
-    """
+    """Words of the command that loads a service by the gateway of that host name, after `locust`."""
     scheme = "https" if deployment.tls else "http"
     return [f"--locustfile={MOUNT}/{LOCUSTFILE}", f"--host={scheme}://{gateway}:{GATEWAY_PORT}"]
 
@@ -37,10 +33,6 @@ def trusted(deployment: Deployment) -> dict[str, str]:
 
 
 def locustfile(made_by: str) -> str:
-    """Text of the Locust file.
-
-    Args:
-        made_by: command that writes the file, for the header.
-    """
+    """Text of the Locust file, whose header has the command that writes the file."""
     text = resources.files(__package__).joinpath(f"{LOCUSTFILE}.txt").read_text(encoding="utf-8")
     return f"# Made by: {made_by}\n{text}"

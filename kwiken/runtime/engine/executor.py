@@ -153,6 +153,10 @@ class Executor:
         )
         return Arms(program, tried, trial_share=trial_share, control_share=control_share, accounts=accounts)
 
+    def check(self, plan: Plan | None) -> None:
+        """Refuse a plan as `apply` does; puts none in force."""
+        compile_program(self._service, plan, self.states)
+
     def apply(
         self,
         plan: Plan | None,

@@ -142,6 +142,7 @@ class Gateway:
             "/livez": {"GET": self._livez},
             "/readyz": {"GET": self._readyz},
             "/v1/plan": dict.fromkeys(("GET", "PUT"), self._guarded(control.plan)),
+            "/v1/plan/check": {"PUT": self._guarded(control.plan_check)},
             "/v1/replicas": dict.fromkeys(("GET", "PUT"), self._guarded(control.replicas)),
             "/v1/crowded-nodes": dict.fromkeys(("GET", "PUT"), self._guarded(control.crowded_nodes)),
             EXCHANGE_PATH: {"PUT": self._guarded(control.answer_sibling)},

@@ -124,6 +124,28 @@ def test_a_plan_is_applied_and_removed(
     assert running.executor.plan is None
 
 
+def test_a_dry_run_refuses_what_is_refused_and_changes_nothing(
+    running: Running, plan_file: Callable[..., Path], token_file: Path
+) -> None:
+    to = ("--url", running.gateway.url, "--token-file", str(token_file))
+    assert run("apply", str(plan_file()), *to).exit_code == 0
+    before, status = running.executor.plan, running.executor.status()
+    assert before is not None
+    for words in ((str(plan_file()),), ("--remove", "shop")):
+        done = run("apply", *words, "--dry-run", *to)
+        assert (done.exit_code, done.stdout) == (0, "")
+        assert f"shop: {running.gateway.url} would take it; nothing is changed" in done.stderr
+    done = run("apply", str(plan_file(stage="nobody")), "--dry-run", *to)
+    assert done.exit_code == 2
+    assert "refused by the gateway" in done.stderr
+    assert "nobody" in done.stderr
+    assert running.executor.plan is before
+    assert [running.executor.status()[each]["fraction"] for each in ("ledger", "catch_up")] == [
+        status[each]["fraction"] for each in ("ledger", "catch_up")
+    ]
+    assert run("apply", "--remove", "shop", *to).exit_code == 0
+
+
 def test_the_token_may_come_from_the_environment(
     running: Running, plan_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

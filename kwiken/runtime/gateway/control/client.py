@@ -93,15 +93,17 @@ class ControlClient:
         text = await self._request("GET", "/v1/plan")
         return None if text.strip() == b"null" else Plan.from_json(text, where=self.url)
 
-    async def put_plan(self, plan: Plan | None, *, keeps: bool = False) -> None:
+    async def put_plan(self, plan: Plan | None, *, keeps: bool = False, dry: bool = False) -> None:
         """Put a plan in force, or none.
 
         Args:
+            dry: whether the gateway only says whether it would refuse the plan.
             keeps: whether this client puts the plan in force again at a gateway that takes over, so that the
                 gateway need not save the plan.
         """
         headers = {wire.KEEPS: "1"} if keeps else {}
-        await self._request("PUT", "/v1/plan", plan, headers)
+        # A path of its own: a gateway of before would take a plan whatever a header says.
+        await self._request("PUT", "/v1/plan/check" if dry else "/v1/plan", plan, headers)
 
     async def put_replicas(self, replicas: Mapping[str, Sequence[Replica]]) -> None:
         """Replace the replicas of the stages named."""

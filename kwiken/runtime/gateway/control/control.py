@@ -141,6 +141,11 @@ class Control:
             await self._share(request)
         return self._executor.plan
 
+    async def plan_check(self, request: web.BaseRequest) -> Any:
+        """PUT a plan to learn whether it would be refused; returns the plan in force, which stays."""
+        self.plans.check(await request.read(), where="plan")
+        return self._executor.plan
+
     async def _share(self, request: web.BaseRequest) -> None:
         """Offer the plan in force to the siblings, unless the client speaks to each of them."""
         if not is_alone(request.rel_url.query):

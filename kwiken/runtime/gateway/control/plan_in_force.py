@@ -91,6 +91,10 @@ class PlanInForce:
             _, self.author, self.revision = before
             raise
 
+    def check(self, text: bytes, *, where: str) -> None:
+        """Refuse a plan that `apply` would refuse for the service; changes nothing."""
+        self._executor.check(_read(text, where))
+
     def saved(self) -> SavedPlan | None:
         """Plan that another process of this gateway saved; None without one."""
         return self._store.read() if self._store is not None else None
@@ -180,12 +184,16 @@ class PlanInForce:
         self.author = author
 
     def _put(self, text: bytes, where: str, author: Author | None) -> None:
-        text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
-        self._executor.apply(None if text.strip() == b"null" else Plan.from_json(text, where=where))
+        self._executor.apply(_read(text, where))
         self.author = author
 
     def _next_revision(self, author: Author) -> PlanRevision:
         return self.revision.after(author, self._gateway, time.time_ns() // 1_000_000)
+
+
+def _read(text: bytes, where: str) -> Plan | None:
+    text = text.removeprefix(codecs.BOM_UTF8)  # some editors write one
+    return None if text.strip() == b"null" else Plan.from_json(text, where=where)
 
 
 class PlanFile:
