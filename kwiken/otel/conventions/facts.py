@@ -63,7 +63,7 @@ _NO: Final = frozenset(("", "false", "0", "no", "none"))
 
 # An explicit "ok" overrules every mark. Answers that say that the client asked wrongly (404, NOT_FOUND) are
 # no failures of the callee: they took the time of an answer, and nobody tries again.
-def has_failed(attributes: Mapping[str, object], *, ok: bool = False, error: bool = False) -> bool:
+def has_failed(attributes: Mapping[str, object], *, ok: bool, error: bool) -> bool:
     """Whether a span failed.
 
     There are three cases:

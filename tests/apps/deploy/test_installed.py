@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kwiken.apps.deploy.installed import pinned
+from kwiken.apps.deploy.code import Code
+from kwiken.apps.deploy.installed import Pins, pinned
+from kwiken.apps.deploy.write import ImageFiles
 from kwiken.base.errors import InputError
 
 WHEEL = Path("kwiken-9.8.7-py3-none-any.whl")
@@ -44,3 +46,11 @@ def test_wheels_that_are_none_or_without_effect_are_refused() -> None:
         pinned([], [], [WHEEL, Path("odd.whl")])
     with pytest.raises(InputError, match=r"^--wheel other-1-py3-none-any\.whl: the service does not need it"):
         pinned([], [], [WHEEL, Path("other-1-py3-none-any.whl")])
+
+
+def test_an_image_is_written_to_a_folder_that_is_made(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "image"
+    code, pins = Code(("shop.py",), ("shop",)), Pins(("kwiken==0.1.0",), ())
+    ImageFiles(folder, tmp_path).write(code, pins)
+    assert (folder / "Dockerfile").read_text().startswith("# Made by kwiken export")
+    assert "kwiken==0.1.0" in (folder / "requirements.lock").read_text()

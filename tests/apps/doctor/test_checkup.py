@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kwiken.apps.doctor import checkup
 from kwiken.apps.doctor.findings import (
     clock_finding,
     extra_finding,
@@ -116,3 +118,19 @@ def test_tls_that_cannot_be_used_fails(tmp_path: Path, monkeypatch: pytest.Monke
     (tls,) = [each for each in json.loads(result.stdout) if each["name"] == "TLS"]
     assert tls["state"] == "fails"
     assert "nowhere.pem" in tls["found"]
+
+
+def test_timers_that_fire_late_fail_the_checkup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One timer in fifty fires 80 ms late."""
+    count, now_s = 0, 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal count, now_s
+        count += 1
+        now_s += seconds + 0.08 * (count % 50 == 0)
+
+    clock = SimpleNamespace(time=lambda: 1.8e9 + now_s, monotonic=lambda: now_s, sleep=sleep)
+    monkeypatch.setattr(checkup, "time", clock)
+    found = {each.name: each for each in checkup.checkup(port=0, seconds=10.0)}
+    assert found["clock"].state == "ok"
+    assert "timers are 80.0 ms late" in found["quiet"].found

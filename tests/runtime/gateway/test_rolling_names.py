@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.pods.name_server import NameServer, can_ask_alone, name_server, running_alone
 from tests.support.runtime.server_processes import address_of, ask, free_port, running
+from tests.support.runtime.waiting import soon
 
 TARGET = "tests.support.services.single:service"
 NAME = "work.test"
@@ -119,4 +120,4 @@ def test_a_rolling_restart_and_a_scale_up_and_down_lose_nothing(tmp_path: Path) 
         assert len(load.answers) > 0.5 * RATE_PER_S * (3 * LOOKED_UP_S + 2)
         # The last two serve all: the others are gone.
         time.sleep(LOOKED_UP_S)
-        assert ask(url, "/v1/request", "hi")[0] == 200
+        soon(lambda: ask(url, "/v1/request", "hi")[0] == 200)

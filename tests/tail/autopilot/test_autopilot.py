@@ -148,6 +148,21 @@ def test_no_plan_beyond_the_budget_is_tried() -> None:
     assert "5.00%" in decision.reason
 
 
+def test_a_proposal_that_comes_during_a_trial_or_after_a_person_acted_changes_nothing() -> None:
+    late = proposal_of(plan_named("late"), gain=0.9)
+    pilot, gateway = fresh(), CountingGateway({"": 0.03, "good": 0.004, "own": 0.01}, seed=3)
+    assert step(pilot, gateway, "good").action == "apply"
+    before = pilot.record
+    assert pilot.consider(late, gateway.seen()).action == "wait"
+    assert pilot.record == before
+    pilot, gateway = fresh(), CountingGateway({"": 0.03, "own": 0.01}, seed=3)
+    gateway.serve(STEP)
+    assert pilot.observe(gateway.seen()).wants_proposal
+    gateway.person_applies(plan_named("own"))  # while the plan was made
+    assert pilot.consider(late, gateway.seen()).action == "wait"
+    assert (pilot.record.phase, pilot.record.trial) == ("watching", None)
+
+
 def test_a_person_stops_the_loop_until_told_to_go_on() -> None:
     pilot, gateway = fresh(), CountingGateway({"": 0.03, "good": 0.004, "own": 0.01}, seed=3)
     assert step(pilot, gateway, "good").action == "apply"
