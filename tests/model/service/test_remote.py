@@ -193,6 +193,10 @@ REMOTES = (
         addresses=("10.0.0.1:80", "[::1]:81", "prices:82"),
     ),
     HttpCall(URL, body=None),
+    HttpCall(URL, stream="events"),
+    HttpCall(URL, stream="events", end_mark=None),
+    HttpCall(URL, stream="lines", end_mark="end"),
+    GrpcCall("grpc://i:1/a.B/C", stream=True),
     GrpcCall("grpc://i:1/a.B/C"),
     GrpcCall(
         "grpc://i:1/a.B/C",
