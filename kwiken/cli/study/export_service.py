@@ -111,7 +111,7 @@ _OPTIONS: Final = (
     click.option("--plan", metavar="FILE", help="Service: plan to be in force from the start."),
     click.option(
         "--gateways",
-        type=click.IntRange(1, 64),
+        type=click.IntRange(1, 500),
         default=1,
         show_default=True,
         help="Service: number of gateways.",

@@ -64,8 +64,9 @@ def test_a_folder_holds_image_and_compose_file(here: Path) -> None:
 
 def test_a_dockerfile_of_the_users_own_is_left_alone(here: Path) -> None:
     (here / "Dockerfile").write_text("FROM mine\n")
-    result = run("export", "corner:shop", "--to", "kubernetes", "-o", ".")
+    result = run("export", "corner:shop", "--to", "kubernetes", "--gateways", "100", "-o", ".")
     assert result.exit_code == 0, result.stderr
+    assert next(yaml.safe_load_all((here / "gateway.yaml").read_text()))["spec"]["replicas"] == 100
     assert "left as it is: Dockerfile" in result.stderr
     assert (here / "Dockerfile").read_text() == "FROM mine\n"
     assert not (here / "requirements.lock").exists()

@@ -199,11 +199,20 @@ def test_any_number_of_gateways_spends_as_one(count: int, loss: float) -> None:
     assert 0.7 * budget < service.spent() < 1.2 * budget, "copies that are wanted are not denied for nothing"
 
 
-def test_without_messages_each_keeps_its_part() -> None:
-    service = service_of(3, loss=1.0)
-    service.run(300.0)
+@pytest.mark.parametrize(("count", "run_s"), [(3, 300.0), (100, 20.0)])
+def test_without_messages_each_keeps_its_part(count: int, run_s: float) -> None:
+    service = service_of(count, loss=1.0)
+    service.run(run_s)
     service.check()
-    assert {life.part for life in service.gateways.values()} == {1 / 3}
+    assert {life.part for life in service.gateways.values()} == {1 / count}
+
+
+@pytest.mark.slow
+def test_more_gateways_than_64_spend_as_one() -> None:
+    service = service_of(70, late_s=0.3)
+    service.run(3.0)
+    service.check()
+    assert 0 < service.spent() <= 1.2 * BUDGET * len(service.work) * REQUEST / COST
 
 
 @pytest.mark.parametrize("seed", range(4))
