@@ -24,6 +24,7 @@ from kwiken.runtime.wire.http_server.last_answers import LastAnswers
 from kwiken.runtime.wire.http_server.quick_door import QuickConnection, QuickDoor
 from kwiken.runtime.wire.http_server.send_progress import HIGH_WATER, SEND_S, SendProgress
 from kwiken.runtime.wire.tls.handshakes import is_tls
+from kwiken.runtime.wire.transport.peer_reader import BYTES_PER_ITEM, SHARE, turn_of
 
 LOG = logging.getLogger("kwiken.http")
 FULL: Final = msgspec.json.encode({"error": "too many connections; try again later"})
@@ -33,6 +34,7 @@ FULL_ANSWER: Final = (
 )
 RETRY_S: Final = 1.0
 MAX_REASON: Final = 200
+SHARE_BYTES: Final = 1 << 10  # bytes with as many chunks as a share of a turn has
 
 
 class ClientTimeouts(NamedTuple):
@@ -78,9 +80,14 @@ class ClientConnection(web.RequestHandler):
         "_ended",
         "_held",
         "_interim",
+        "_late",
+        "_queued",
         "_sending",
         "_since",
+        "_size",
+        "_turn",
         "_waits",
+        "_wants_more",
         "lacks_room",
     )
 
@@ -94,7 +101,12 @@ class ClientConnection(web.RequestHandler):
         self._interim = False
         self._check: DisconnectCheck | None = None
         self._body: Any = None
+        self._size = 0
         self._dropped: Any = None
+        self._turn = turn_of(asyncio.get_running_loop())
+        self._late = b""  # bytes that wait for their turn, and are held
+        self._wants_more = True
+        self._queued = False
         self.lacks_room = False
         self._wait_for(Awaited.IDLE)
 
@@ -108,16 +120,69 @@ class ClientConnection(web.RequestHandler):
         self._settle_check()
         self._held.release()
         self._dropped = None
+        self._late = b""
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+        """Called by the loop, and by the base class with no data to parse what it has kept."""
+        if not data:
+            super().data_received(data)
+            return
         if self._waits is Awaited.IDLE:
             self._wait_for(Awaited.HEAD)
-        if self._has_room(len(data)):
-            super().data_received(data)
-        elif self.transport is not None:
-            self.transport.abort()
+        if not self._has_room(len(data)):
+            if self.transport is not None:
+                self.transport.abort()
+        elif self._late or self._turn.left <= 0 or self._share_of(data) < len(data):
+            self._late += data
+            if len(self._late) == len(data):
+                self._wait_for_turn()
+        else:
+            self._parse(data)
+
+    def _share_of(self, data: bytes) -> int:
+        """Bytes that may be parsed at once: lines of heads and of chunks cost more than bytes of a body."""
+        body = self._body
+        whole = body is not None and not body.is_eof() and len(data) <= self._size - body.total_bytes
+        return len(data) if whole or data.count(b"\n") <= SHARE else SHARE_BYTES
+
+    def _parse(self, data: bytes) -> None:
+        self._turn.spend(1 + data.count(b"\n", 0, SHARE_BYTES) + len(data) // BYTES_PER_ITEM)
+        super().data_received(data)
+
+    def _wait_for_turn(self) -> None:
+        """Read no more until what has come is parsed."""
+        if self.transport is not None:
+            self.transport.pause_reading()
+        if not self._queued:
+            self._queued = True
+            self._turn.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        """Parse a share of what waits for its turn."""
+        self._queued = False
+        late = self._late
+        if not late or not self._wants_more:  # the connection was lost, or a body waits to be read
+            return
+        size = self._share_of(late)
+        self._late = late[size:]
+        self._parse(late[:size])
+        if self._late:
+            self._wait_for_turn()
+        elif self._wants_more:
+            super().resume_reading()
+
+    def pause_reading(self) -> None:
+        """Called by the base class: enough of a body waits to be read."""
+        self._wants_more = False
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:  # noqa: FBT001, FBT002 - as in the base class
+        """Called by the base class: more of a body is wanted."""
+        self._wants_more = True
+        super().resume_reading(resume_parser)
+        if self._late:
+            self._wait_for_turn()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # of no use to the base class
         """Called by the loop; complete requests are answered before the connection is closed."""
@@ -135,13 +200,15 @@ class ClientConnection(web.RequestHandler):
             self.close()  # after the answer
         return True
 
-    def begin(self, body: Any, *, interim: bool) -> None:
+    def begin(self, body: Any, *, size: int, interim: bool) -> None:
         """Begin to answer a request whose head has arrived; its body may still be on its way.
 
         Args:
+            size: length of the body, bytes; 0 if the head does not state it.
             interim: whether the client's version of HTTP has interim responses.
         """
         self._body = body
+        self._size = size
         self._interim = interim
         self._wait_for(Awaited.BODY)
         if self._ended:
@@ -157,7 +224,7 @@ class ClientConnection(web.RequestHandler):
         self._dropped = body if self.transport is not None and not body.is_eof() else None
         self.lacks_room = False
         ahead = self._messages if self.transport is not None else ()  # requests that were sent ahead
-        self._held.hold(sum(payload.total_bytes for _, payload in ahead))
+        self._held.hold(len(self._late) + sum(payload.total_bytes for _, payload in ahead))
         self._wait_for(Awaited.IDLE)
 
     async def finish_response(self, request: Any, resp: Any, start_time: float | None) -> Any:
@@ -351,5 +418,7 @@ def _request(
     loop: asyncio.AbstractEventLoop,
     max_body: int,
 ) -> GatewayWebRequest:
-    protocol.begin(payload, interim=tuple(message.version) >= (1, 1))
+    stated = message.headers.get("Content-Length", "")
+    size = int(stated) if stated.isascii() and stated.isdigit() and not message.chunked else 0
+    protocol.begin(payload, size=size, interim=tuple(message.version) >= (1, 1))
     return GatewayWebRequest(message, payload, protocol, writer, task, loop, client_max_size=max_body)

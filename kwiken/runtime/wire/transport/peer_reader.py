@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 TURN_WORK: Final = 2000  # items that all connections of a loop parse in one turn: about 4 ms
@@ -74,25 +74,32 @@ async def in_turns(shares: Generator[None, None, T]) -> T:
     Returns:
         Value that the generator returns.
     """
-    loop = asyncio.get_running_loop()
-    turn = turn_of(loop)
-    done: asyncio.Future[T] = loop.create_future()
+    work = _SharedWork(shares)
+    work.turn.wait(work.go_on)
+    return await work.done
 
-    def go_on() -> None:
-        if done.done():  # cancelled
+
+class _SharedWork(Generic[T]):
+    """Work in turns. A function that waits for its own turn would keep the bytes in a reference cycle."""
+
+    def __init__(self, shares: Generator[None, None, T]) -> None:
+        loop = asyncio.get_running_loop()
+        self.turn = turn_of(loop)
+        self.done: asyncio.Future[T] = loop.create_future()
+        self._shares = shares
+
+    def go_on(self) -> None:
+        if self.done.done():  # cancelled
             return
-        turn.spend(SHARE)
+        self.turn.spend(SHARE)
         try:
-            next(shares)
+            next(self._shares)
         except StopIteration as end:
-            done.set_result(end.value)
+            self.done.set_result(end.value)
         except Exception as error:  # noqa: BLE001 - it is raised where the work is awaited
-            done.set_exception(error)
+            self.done.set_exception(error)
         else:
-            turn.wait(go_on)
-
-    turn.wait(go_on)
-    return await done
+            self.turn.wait(self.go_on)
 
 
 class PeerReader(asyncio.Protocol):
