@@ -44,7 +44,7 @@ from tests.support.services.http import service
 
 READ: Final = 256 << 10  # bytes that a loop reads of a connection at once
 CONNECTIONS: Final = 24
-DOOR_BYTES: Final = 32 << 10  # that each connection of a gateway's door sends
+DOOR_BYTES: Final = 12 << 10  # that each connection of a gateway's door sends
 CALLS: Final = 100  # open calls of each connection
 CALLS_PER_ITEM: Final = 15  # calls of functions that one item costs at most
 # What is counted at once is the reads, which end one turn, and the shares that begin the next one. Each may
