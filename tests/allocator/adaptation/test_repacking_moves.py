@@ -16,6 +16,9 @@ from kwiken.allocator.workloads.workload import Spread
 from kwiken.model.nodes.nodes import Cluster, Node, NodeClass
 from tests.allocator.adaptation.test_adaptation import RATES, ask, standing, where
 from tests.allocator.adaptation.test_live_repacking import (
+    RATES as LIVE_RATES,
+    SPEEDS,
+    WINDOW_S,
     Machine,
     burning,
     idle,
@@ -272,3 +275,78 @@ def test_a_node_is_allowed_where_residents_tolerate_the_sources_that_the_workloa
     assert moves_by_idle_use(adaptation, "w") == [("w-0", 1)]
     rooms.take("loud on disk", "quick-1", 1.0, 1.0, {"disk": 0.01})
     assert moves_by_idle_use(adaptation, "w") == []
+
+
+def test_best_effort_work_moves_one_replica_at_a_time() -> None:
+    machine, moved = Machine(10, dial=0.0, naps=12), 0
+    for _ in range(60):
+        starts = [one for one in machine.window(idle(machine)) if isinstance(one, Start)]
+        naps = sum(one.workload == "nap" for one in starts)
+        assert naps <= 1
+        moved += naps
+    assert moved > 1
+
+
+@pytest.mark.parametrize(("spread", "together"), [(Spread.NODE, False), (Spread.NONE, True)])
+def test_replicas_of_a_stage_go_together_where_they_may(spread: Spread, together: bool) -> None:
+    nodes = cluster({"quick": 6}, cores=4)
+    request = requested(50.0, profile(LIVE_RATES, SPEEDS), nodes, spread=spread)
+    adaptation = standing(nodes, (request, [(node, 0) for node in range(6)]))
+    assert bool(moves_by_idle_use(adaptation, "w")) == together
+
+
+def test_a_small_job_is_not_moved_off_its_node() -> None:
+    nodes = cluster({"quick": 2}, cores=4)
+    request = requested(50.0, profile(LIVE_RATES, SPEEDS), nodes)
+    adaptation = standing(nodes, (request, [(0, 0)]))
+    adaptation.job_room({}).take("job", "quick-1", 1.0, 1.0, {})
+    assert moves_by_idle_use(adaptation) == []
+    assert moves_by_idle_use(adaptation, "w") == [("w-0", 1)]
+
+
+@pytest.mark.parametrize(("ours", "other"), [("a", 1), ("b", 0)])
+def test_what_was_not_started_here_stays(ours: str, other: int) -> None:
+    nodes = cluster({"quick": 3}, cores=4)
+    requests = [requested(None, profile({2: 1.0}, SPEEDS, name=name), nodes) for name in ("a", "b")]
+    adaptation = standing(nodes, *((one, [(node, 0)]) for node, one in enumerate(requests)))
+    assert moves_by_idle_use(adaptation, ours) == [(f"{ours}-0", other)]
+
+
+def test_a_replica_stays_for_the_rest_of_the_period_in_which_it_was_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every second move is refused, after which the rest of the period is planned again."""
+    machine = Machine(8, dial=0.0, naps=8)
+    real, asked = machine.adaptation.measures.move_by_use, 0
+
+    def sometimes(name: str, key: str, node: int, reason: str) -> list[Action]:
+        nonlocal asked
+        asked += 1
+        return real(name, key, node, reason) if asked % 2 else []
+
+    monkeypatch.setattr(machine.adaptation.measures, "move_by_use", sometimes)
+    for _ in range(11):
+        machine.window(idle(machine))
+    for _ in range(5):  # periods, each of which begins with a decision
+        moved: set[str] = set()
+        for _ in range(12):
+            actions = machine.window(idle(machine))
+            assert not moved & {one.key for one in actions if isinstance(one, Stop)}
+            moved |= {one.key for one in actions if isinstance(one, Start)}
+            assert not moved & {move.key for move in machine.repacking.planned}
+    assert len(machine.moves) > 2
+    assert any("cannot go to" in line for line in machine.lines)
+
+
+def test_a_planned_move_of_a_replica_that_has_gone_is_not_carried_out() -> None:
+    machine = Machine(8, dial=0.0, naps=8)
+    for _ in range(12):
+        machine.window(idle(machine))
+    move = next(one for one in machine.repacking.planned if one.workload == "nap")
+    replicas = machine.adaptation.replicas
+    replicas.remove(move.workload, replicas.position(move.workload, move.key))
+    for _ in range(10):
+        machine.now_s += WINDOW_S
+        actions, _ = machine.repacking.step(machine.now_s)
+        assert move.key not in {one.key for one in actions if isinstance(one, Stop)}
+    assert move not in machine.repacking.planned
