@@ -24,6 +24,7 @@ from kwiken.runtime.wire.http_server.byte_budget import (
     share_of_memory,
 )
 from kwiken.runtime.wire.transport import wire
+from kwiken.runtime.wire.transport.peer_reader import own_turn
 
 USUAL_GAIN: Final = 0.05  # weight of one request in the moving average of the bytes held for a request
 LOG = logging.getLogger("kwiken.gateway")
@@ -143,6 +144,7 @@ class FrontDoor:
             InputError: the body is not a request of the service.
             KwikenError: the request failed.
         """
+        await own_turn(len(body))
         request = self._reader.read(body)
         held = HeldBytes(self.budget)
         try:

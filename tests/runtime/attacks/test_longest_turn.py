@@ -37,7 +37,7 @@ from kwiken.runtime.wire.http_server.http1_server import CallServer, HttpRequest
 from kwiken.runtime.wire.transport.base import Call
 from kwiken.runtime.wire.transport.json_work import MAX_CONTAINERS, MAX_EXTREMES, excess_work
 from kwiken.runtime.wire.transport.msgpack_work import decodable
-from kwiken.runtime.wire.transport.peer_reader import SHARE, TURN_WORK, PeerReader
+from kwiken.runtime.wire.transport.peer_reader import SHARE, TURN_WORK, PeerReader, own_turn
 from kwiken.runtime.wire.transport.wire import RequestReader
 from tests.support.runtime.waiting import until
 from tests.support.services.http import service
@@ -317,6 +317,21 @@ async def test_messagepack_that_takes_long_is_refused_unread_and_counted_in_turn
     assert [isinstance(task.exception(), InputError) for task in tasks] == [False] * 4 + [True] * 4
     assert max(turns) <= MAX_CALLS
     assert len(turns) > MANY // TURN_WORK
+
+
+async def test_long_bodies_are_decoded_one_a_turn_and_short_ones_at_once() -> None:
+    turns = [0]
+
+    async def decode(size: int) -> int:
+        await own_turn(size)
+        return turns[0]
+
+    tasks = [asyncio.ensure_future(decode(size)) for size in (1 << 22, 1 << 10, 1 << 23, 1 << 24)]
+    while not all(task.done() for task in tasks):
+        turns[0] += 1
+        await asyncio.sleep(0)
+    first, short, second, third = (task.result() for task in tasks)
+    assert short <= first < second < third
 
 
 async def test_a_body_is_freed_without_a_collection_when_its_reader_has_gone() -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 from kwiken.base.errors import InputError
 from kwiken.runtime.wire.transport.json_work import MAX_CONTAINERS
-from kwiken.runtime.wire.transport.peer_reader import SHARE, in_turns
+from kwiken.runtime.wire.transport.peer_reader import SHARE, in_turns, own_turn
 
 SHARE_BYTES: Final = 12 << 10  # bytes whose values take about as long to be read as a share of a turn
 _HEADS: Final = bytes((*range(0x80, 0xA0), *range(0xDC, 0xE0)))  # first bytes of maps and lists
@@ -51,6 +51,7 @@ async def decodable(body: bytes, most: int = MAX_CONTAINERS) -> bytes:
     heads = len(body) - len(body.translate(None, _HEADS)) if len(body) > most else 0
     if heads > most and await in_turns(_exceeds(body, most)):
         raise InputError(f"more than {most} lists and maps", where="MessagePack")
+    await own_turn(len(body))
     return body
 
 

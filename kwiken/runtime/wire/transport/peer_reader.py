@@ -15,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 TURN_WORK: Final = 2000  # items that all connections of a loop parse in one turn: about 4 ms
 SHARE: Final = 250  # items that one connection parses before the next one has its share
+LONG_BODY: Final = 64 << 10  # bytes that take a decoder a millisecond or so
+BYTES_PER_DECODED_ITEM: Final = 128  # bytes that take a decoder about as long as an item takes to be parsed
 BYTES_PER_ITEM: Final = 4096  # bytes that take about as long to copy as an item takes to be parsed
 
 
@@ -68,22 +70,32 @@ def turn_of(loop: asyncio.AbstractEventLoop) -> LoopTurn:
     return turn
 
 
-async def in_turns(shares: Generator[None, None, T]) -> T:
-    """Do work on bytes of a peer in turns with all connections; each step is worth `SHARE` items.
+async def in_turns(shares: Generator[None, None, T], step: int = SHARE) -> T:
+    """Do work on bytes of a peer in turns with all connections.
+
+    Args:
+        step: number of items that a step takes as long as.
 
     Returns:
         Value that the generator returns.
     """
-    work = _SharedWork(shares)
+    work = _SharedWork(shares, step)
     work.turn.wait(work.go_on)
     return await work.done
+
+
+async def own_turn(size: int) -> None:
+    """Wait for a turn that has room to decode a body of so many bytes; a short one need not wait."""
+    if size > LONG_BODY:
+        await in_turns((None for _ in ()), min(TURN_WORK, size // BYTES_PER_DECODED_ITEM))
 
 
 class _SharedWork(Generic[T]):
     """Work in turns. A function that waits for its own turn would keep the bytes in a reference cycle."""
 
-    def __init__(self, shares: Generator[None, None, T]) -> None:
+    def __init__(self, shares: Generator[None, None, T], step: int) -> None:
         loop = asyncio.get_running_loop()
+        self._step = step
         self.turn = turn_of(loop)
         self.done: asyncio.Future[T] = loop.create_future()
         self._shares = shares
@@ -91,7 +103,7 @@ class _SharedWork(Generic[T]):
     def go_on(self) -> None:
         if self.done.done():  # cancelled
             return
-        self.turn.spend(SHARE)
+        self.turn.spend(self._step)
         try:
             next(self._shares)
         except StopIteration as end:
