@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from kwiken.model.nodes.nodes import Node
 from kwiken.runtime.cluster.layout import ReplicaPlace
 from kwiken.runtime.node_classes.limit import Limit
 from kwiken.upkeep.kubernetes import replicas as module
-from kwiken.upkeep.kubernetes.api import KubernetesApi
 from kwiken.upkeep.kubernetes.nodes import KubernetesNodes, node_of
 from tests.support.pods.deployments import DEPLOYMENT, Deployments, allocated, cluster_of, settled
 from tests.support.pods.karpenter import refused_by_karpenter
