@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
 import pytest
 
-from kwiken.model.profile.profile import Profile
 from kwiken.otel.fit.fit import fit_profile, list_kinds
-from tests.support.otel.field import Trace, filed, requests
-from tests.support.otel.span_trees import Span
+from tests.support.otel.field import Reports, Trace, filed, median_parts, page, requests
 
-Parts = dict[str | tuple[str, str], float]
-CASES: Final[dict[str, tuple[Callable[[Trace], object], Parts]]] = {}
-
-
-def case(report: str, parts: Parts) -> Callable[[Callable[[Trace], object]], Callable[[Trace], object]]:
-    """Register a case with the true time of each service and link."""
-
-    def add(make: Callable[[Trace], object]) -> Callable[[Trace], object]:
-        CASES[report] = make, parts
-        return make
-
-    return add
-
-
-def root(trace: Trace, end: float, name: str = "GET /page", **stated: Any) -> Span:
-    return trace.span(None, "web", name, 0, end, "server", **stated)
+REPORTS: Final = Reports()
+case, root = REPORTS.case, page
 
 
 @case(
@@ -217,19 +199,11 @@ def opening(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("form", ["otlp", "jaeger"])
-@pytest.mark.parametrize("report", CASES)
+@pytest.mark.parametrize("report", REPORTS.cases)
 def test_each_part_of_a_report_has_its_time(report: str, form: str, tmp_path: Path) -> None:
-    make, wanted = CASES[report]
-    profile: Profile = fit_profile([filed(tmp_path, requests(make, 40), form)])
-    assert profile.service_ms is not None
-    found: Parts = dict(
-        zip(profile.service_names, np.median(profile.service_ms, axis=0).tolist(), strict=True)
-    )
-    if profile.link_ms is not None:
-        found |= dict(zip(profile.link_names, np.median(profile.link_ms, axis=0).tolist(), strict=True))
-    assert {part: round(time, 1) for part, time in found.items() if time > 0.05} == {
-        part: time for part, time in wanted.items() if time > 0
-    }
+    make, wanted = REPORTS.cases[report]
+    profile = fit_profile([filed(tmp_path, requests(make, 40), form)])
+    assert median_parts(profile) == {part: time for part, time in wanted.items() if time > 0}
 
 
 def test_wavehouse_421_streams_behind_one_wildcard_are_kinds_of_their_own(tmp_path: Path) -> None:

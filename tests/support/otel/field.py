@@ -31,6 +31,9 @@ WRITERS: dict[str, Callable[[Iterable[Span]], str]] = {
 FORMS = tuple(WRITERS)
 
 
+Parts = dict[str | tuple[str, str], float]  # milliseconds of each service, and of each link
+
+
 @dataclass
 class Trace:
     """Spans of one request; times in milliseconds since its start.
@@ -143,3 +146,41 @@ def blamed(profile: Profile) -> str:
     """Service with the largest excess."""
     excess = excess_ms(profile)
     return max(excess, key=lambda service: excess[service])
+
+
+@dataclass
+class Reports:
+    """Cases after public reports of people who read traces.
+
+    Attributes:
+        cases: by report: what makes a request, and the true time of its parts.
+    """
+
+    cases: dict[str, tuple[Callable[[Trace], object], Parts]] = field(default_factory=dict)
+
+    def case(
+        self, report: str, parts: Parts
+    ) -> Callable[[Callable[[Trace], object]], Callable[[Trace], object]]:
+        """Register a case with the true time of each service and link."""
+
+        def add(make: Callable[[Trace], object]) -> Callable[[Trace], object]:
+            self.cases[report] = make, parts
+            return make
+
+        return add
+
+
+def page(trace: Trace, end: float, name: str = "GET /page", **stated: Any) -> Span:
+    """Root span of a request to the service `web`."""
+    return trace.span(None, "web", name, 0, end, "server", **stated)
+
+
+def median_parts(profile: Profile) -> Parts:
+    """Median time of each service and link, to a tenth of a millisecond; parts without any are left out."""
+    assert profile.service_ms is not None
+    found: Parts = dict(
+        zip(profile.service_names, np.median(profile.service_ms, axis=0).tolist(), strict=True)
+    )
+    if profile.link_ms is not None:
+        found |= dict(zip(profile.link_names, np.median(profile.link_ms, axis=0).tolist(), strict=True))
+    return {part: round(time, 1) for part, time in found.items() if time > 0.05}
