@@ -51,13 +51,7 @@ def advice_sentences(advice: Advice, plan_file: str | None) -> tuple[str, str, s
     Args:
         plan_file: file that the plan was written to; None if it was not kept.
     """
-    return (
-        _requests(advice),
-        _tail(advice),
-        _gain(advice),
-        _changes(advice, plan_file),
-        _measure(advice),
-    )
+    return (_requests(advice), _tail(advice), _gain(advice), _changes(advice, plan_file), _measure(advice))
 
 
 def _requests(advice: Advice) -> str:

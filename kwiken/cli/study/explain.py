@@ -126,16 +126,7 @@ def _show_slow(story: Explanation) -> None:
 
 def _show(story: Explanation, *, planned: bool) -> None:
     _show_slow(story)
-    head = (
-        "stage",
-        "of mean",
-        "blamed",
-        "critical",
-        "p99/p50",
-        "cost",
-        "p99 cut",
-        "variance cut",
-    )
+    head = ("stage", "of mean", "blamed", "critical", "p99/p50", "cost", "p99 cut", "variance cut")
     rows = []
     for stage in story.stages:
         alone = f"{stage.alone:.1%}" if stage.alone_fraction else "-"

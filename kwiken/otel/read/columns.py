@@ -135,12 +135,7 @@ MAX_TRAITS: Final = 16  # further attributes of a span that are kept
 MAX_TRAIT: Final = 100  # characters of an attribute's name, and of its value; longer ones are left out
 MAX_PATHS: Final = 50  # different concrete paths of one name; where there are more, they hold identifiers
 _MAX_CACHED: Final = 8192
-_KIND_FLAGS: Final = {
-    IS_SERVER: SERVER,
-    IS_CLIENT: CLIENT,
-    IS_PRODUCER: PRODUCER,
-    IS_CONSUMER: CONSUMER,
-}
+_KIND_FLAGS: Final = {IS_SERVER: SERVER, IS_CLIENT: CLIENT, IS_PRODUCER: PRODUCER, IS_CONSUMER: CONSUMER}
 Attributes = Sequence[tuple[str, object]]
 Traits = tuple[tuple[str, str], ...]  # names and values of attributes, by name
 

@@ -60,10 +60,7 @@ _MARKS: Final = tuple(
             rb'"(?:traceSegmentId|trace_segment_id|segmentId|segment_id|endpointNames?|isSizeLimited)":',
             f"is of SkyWalking; {_RECEIVER.format('skywalking')}",
         ),
-        (
-            rb'"trace\.trace_id":|"trace\.span_id":',
-            f"holds events of Honeycomb; {_BY_OTLP}",
-        ),
+        (rb'"trace\.trace_id":|"trace\.span_id":', f"holds events of Honeycomb; {_BY_OTLP}"),
         (
             rb'"type": ?"spans?"|"trace_id": ?"?\d+"?[,}]|"resource_name":|"_dd\.|"dd\.trace_id"',
             f"is of Datadog; {_RECEIVER.format('datadog')}",

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from kwiken.base.errors import InputError
+from kwiken.otel.conventions.callees import UNNAMED
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ids, Ints, Names, Rows, taken, without_ids
 from kwiken.otel.read.span_store import SpanStore, select, trace_keys
@@ -82,6 +83,11 @@ class Forest:
     def __len__(self) -> int:
         return len(self.spans)
 
+    @property
+    def service(self) -> Ints:
+        """(n,): number of each span's service."""
+        return services_of(self.names)[self.spans["op"]] if len(self) else np.empty(0, np.int64)
+
     def inherited(self, own: Ints) -> Ints:
         """(n,): each span's own value, or that of its nearest ancestor with a value; -1 for none.
 
@@ -112,8 +118,11 @@ def grow(store: SpanStore) -> Forest:
     _settle(spans, names)
     counts["spans_read"], counts["spans_sampled_out"] = store.read, store.sampled_out
     trace = _numbered(trace_keys(spans))
-    parent = _parents(spans, trace, services[spans["op"]] if len(spans) else np.empty(0, np.int64))
-    counts["spans_joined"] = _join_orphans(spans, parent, trace, names)
+    service = services[spans["op"]] if len(spans) else np.empty(0, np.int64)
+    parent = _parents(spans, trace, service)
+    _open_scopes(spans, parent, service, names)
+    joined = _join_clients(spans, parent, trace, service)
+    counts["spans_joined"] = joined + _join_servers(spans, parent, trace, service, names)
     # A caller of our service may write its spans elsewhere, so such a parent is not counted as lost.
     own_request = owns["role"][spans["own"]] == c.REQUEST if len(owns) else np.zeros(len(spans), np.bool_)
     counts["spans_orphaned"] = int(((parent == LOST) & ~(own_request & (spans["own"] >= 0))).sum())
@@ -286,14 +295,77 @@ def _parents(spans: Rows, trace: Ints, service: Ints) -> Ints:
     return parent
 
 
-def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
-    """Join servers' spans whose parents nobody exported, as of gateways, to clients' spans; their number.
+def services_asked(spans: Rows, names: Names) -> Ints:
+    """(k,): number of the service that each client's span says it calls; -1 where the span names none."""
+    unnamed = np.array([service == UNNAMED for service, _ in names.operations], np.bool_)
+    numbers = np.where(unnamed, -1, services_of(names))
+    callee = spans["callee"]
+    return np.where(callee >= 0, numbers[np.maximum(callee, 0)], -1)
 
-    A client's span without a child calls the server's span if it lies in the client's time and is of the
-    service or of the route that the client asks for; of several, the last that began.
+
+def _open_scopes(spans: Rows, parent: Ints, service: Ints, names: Names) -> None:
+    """Take clients' spans that only hold calls, as while a connection is open, for work of the caller.
+
+    Below such a span one client's span asks for the same service, and another for another one.
+    """
+    client = spans["flags"] & c.CLIENT != 0
+    inner = np.flatnonzero(client & (parent >= 0))
+    inner = inner[client[parent[inner]]]
+    if not len(inner):
+        return
+    asked, called = services_asked(spans, names), np.full(len(spans), -1, np.int64)
+    below = np.flatnonzero(parent >= 0)
+    below = below[service[below] != service[parent[below]]]
+    called[parent[below]] = service[below]
+    whose = asked[parent[inner]]
+    other = np.where(asked[inner] >= 0, asked[inner], called[inner])
+    holds = np.zeros((2, len(spans)), np.bool_)
+    holds[0, parent[inner[(whose >= 0) & (asked[inner] == whose) & (called[inner] < 0)]]] = True
+    holds[1, parent[inner[(whose >= 0) & (other >= 0) & (other != whose)]]] = True
+    spans["flags"][holds.all(axis=0)] &= ~np.uint8(c.CLIENT)
+
+
+def _join_clients(spans: Rows, parent: Ints, trace: Ints, service: Ints) -> int:
+    """Join clients' spans whose parents nobody exported to the last entry of their service; their number.
+
+    A client's span and its parent are of one process: it belongs to the request or call in whose time it is.
+    """
+    sends = spans["flags"] & (c.CLIENT | c.PRODUCER) != 0
+    orphans = np.flatnonzero((parent == LOST) & sends)
+    if not len(orphans):
+        return 0
+    entries = np.flatnonzero(((parent < 0) | (service != service[np.maximum(parent, 0)])) & ~sends)
+    rows = np.r_[entries, orphans]
+    order = np.lexsort((np.arange(len(rows)), spans["start"][rows], service[rows], trace[rows]))
+    entry = np.maximum.accumulate(np.where(order < len(entries), np.arange(len(order)), -1))
+    at = np.empty(len(order), np.int64)
+    at[order] = entry
+    above = rows[order[np.maximum(at[len(entries) :], 0)]]
+    fits = (at[len(entries) :] >= 0) & (trace[above] == trace[orphans]) & (service[above] == service[orphans])
+    fits &= spans["end"][orphans] <= spans["end"][above] + CLOCK_NS
+    return _joined(parent, orphans[fits], above[fits])
+
+
+def _joined(parent: Ints, rows: Ints, above: Ints) -> int:
+    """Set the parents of some spans, but for those that would be below themselves; number of those set."""
+    before = parent.copy()
+    parent[rows] = above  # of several, the last is written last
+    looped = (_depths(parent) < 0) & (before != parent)
+    parent[looped] = before[looped]
+    return int((before != parent).sum())
+
+
+def _join_servers(spans: Rows, parent: Ints, trace: Ints, service: Ints, names: Names) -> int:
+    """Join servers' spans that stand below no client's span to the one that calls them; their number.
+
+    Nobody exported their parents, as of gateways, or they stand beside the client's span. A client's span
+    without a child calls the server's span if it lies in the client's time and is of the service or of the
+    route that the client asks for; of several, the last that began.
     """
     flags = spans["flags"]
-    orphans = np.flatnonzero((parent == LOST) & (flags & c.SERVER != 0))
+    above = np.maximum(parent, 0)
+    beside = (parent >= 0) & (flags[above] & c.CLIENT == 0) & (service != service[above])
+    orphans = np.flatnonzero((beside | (parent == LOST)) & (flags & c.SERVER != 0))
     if not len(orphans):
         return 0
     leaf = np.ones(len(spans), np.bool_)
@@ -306,7 +378,8 @@ def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
     orphan = orphans[within]
     start, end = spans["start"], spans["end"]
     held = (start[client] <= start[orphan] + CLOCK_NS) & (end[client] >= end[orphan] - CLOCK_NS)
-    longer = end[client] - start[client] >= end[orphan] - start[orphan]
+    held &= end[client] - start[client] >= end[orphan] - start[orphan]
+    held &= (parent[orphan] == LOST) | (parent[orphan] == parent[client])
     pairs = {
         pair: _asks_for(names.operations[pair[0]], names.operations[pair[1]])
         for pair in set(zip(spans["callee"][client].tolist(), spans["op"][orphan].tolist(), strict=True))
@@ -315,18 +388,16 @@ def _join_orphans(spans: Rows, parent: Ints, trace: Ints, names: Names) -> int:
         pairs[pair]
         for pair in zip(spans["callee"][client].tolist(), spans["op"][orphan].tolist(), strict=True)
     ]
-    fits = np.flatnonzero(held & longer & np.array(asked, np.bool_))
+    fits = np.flatnonzero(held & np.array(asked, np.bool_))
     fits = fits[np.argsort(start[client[fits]], kind="stable")]
-    before = parent.copy()
-    parent[orphan[fits]] = client[fits]  # the last that began is written last
-    looped = (_depths(parent) < 0) & (before == LOST)  # a client below the span itself
-    parent[looped] = LOST
-    return int((before != parent).sum())
+    return _joined(parent, orphan[fits], client[fits])
 
 
 def _asks_for(callee: tuple[str, str], served: tuple[str, str]) -> bool:
-    """Whether a client's callee is the service of a server's span, or asks for its route."""
+    """Whether a client's callee is the service of a server's span, or asks for its route or its name."""
     route, path = (name.rpartition(" ")[2] for name in (served[1], callee[1]))
+    if callee[0] == UNNAMED and served[0] in path.split("/"):
+        return True
     host = callee[0].partition(".")[0]
     return served[0] in {callee[0], host} or (len(route) > 1 and "/" in route and path.endswith(route))
 
@@ -391,20 +462,13 @@ def _without(
 def _clean(forest: Forest) -> None:
     """Shift, clip or detach children that do not fit their parents' times, from the roots down."""
     spans, parent, counts = forest.spans, forest.parent, forest.counts
-    service = services_of(forest.names)[spans["op"]] if len(spans) else np.empty(0, np.int64)
+    service = forest.service
     finish_spans(spans, parent, forest.end, service, levels(forest.depth))
     moved = np.zeros(len(forest), np.int64)
     alone = states_no_wait(spans, forest.names, parent, service)
     late = late_clocks(spans, parent, service, forest.start, forest.end, alone)
     finish_clients(
-        spans,
-        forest.names,
-        parent,
-        service,
-        forest.start,
-        forest.end,
-        alone | late,
-        levels(forest.depth),
+        spans, forest.names, parent, service, forest.start, forest.end, alone | late, levels(forest.depth)
     )
     left = outlasting(spans, parent, service, forest.start, forest.end, alone | late)
     alone |= left

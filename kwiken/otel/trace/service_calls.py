@@ -12,11 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from kwiken.otel.conventions.callees import UNNAMED
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints, without_ids
 from kwiken.otel.trace.attempts import CallAttempts, Hedges, attempts_below_clients, caller_hedges
-from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_of
+from kwiken.otel.trace.forest import ATTEMPTED, DEPTH, DETACHED, ROOT, ROW, Forest, levels, services_asked
 from kwiken.otel.trace.span_ends import codes
 
 MIN_USUAL_SHARE: Final = 0.9  # of the clients' spans of a name, whose servers' spans are of one operation
@@ -180,7 +179,7 @@ def _join_attempts(calls: ServiceCalls, tries: CallAttempts) -> None:
 
 def calls_of_services(forest: Forest) -> Bools:
     """(n,): True for the tops of trees and for spans of another service than their parent's."""
-    service = services_of(forest.names)[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    service = forest.service
     below = forest.parent >= 0
     entry = ~below
     entry[below] = service[below] != service[forest.parent[below]]
@@ -219,7 +218,7 @@ def _without_servers(forest: Forest, entry: Bools, clients: Ints) -> Ints:
     side = forest.inherited(side)[found]
     within = (side >= 0) & (side < len(forest))
     around = np.where(within, side, 0)
-    asked, of = _services_asked(forest, found), _services_asked(forest, around)
+    asked, of = (services_asked(forest.spans[some], forest.names) for some in (found, around))
     apart: Bools = ~within | ((asked != of) & (asked >= 0) & ~_named(forest, _CONNECTS)[found])
     return found[apart]
 
@@ -357,7 +356,7 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
     """
     parent, flags = forest.parent.astype(np.int64), forest.spans["flags"]
     above = np.maximum(parent, 0)
-    service = services_of(forest.names)[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    service = forest.service
     states = (flags & c.CLIENT != 0) & ~entry & (forest.spans["own"] < 0)
     side = np.where(states, np.arange(len(forest)), -1)
     for level in levels(forest.depth)[1:]:
@@ -398,14 +397,6 @@ def _clients(forest: Forest, entry: Bools, rows: Ints) -> Ints:
     children -= np.bincount(parent[connects], minlength=len(forest))
     sole = (found < 0) & (parent[rows] >= 0) & ~entry[above[rows]] & (children[above[rows]] == 1)
     return np.where(sole & ~states[above[rows]], parent[rows], found)
-
-
-def _services_asked(forest: Forest, rows: Ints) -> Ints:
-    """(k,): number of the service that each client's span says it calls; -1 where the span names none."""
-    unnamed = np.array([service == UNNAMED for service, _ in forest.names.operations], np.bool_)
-    numbers = np.where(unnamed, -1, services_of(forest.names))
-    callee = forest.spans["callee"][rows]
-    return np.where(callee >= 0, numbers[np.maximum(callee, 0)], -1)
 
 
 def _named(forest: Forest, names: re.Pattern[str]) -> Bools:

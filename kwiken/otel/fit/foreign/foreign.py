@@ -117,10 +117,7 @@ def _names(forest: Forest, graph: Graph, root: int, *, spans: bool) -> list[str]
     # The request's own time is named first, so that a stage of the same name is the one that is qualified.
     # Behind `in`, services are told by their routes alone: what matters there is short.
     place = name if spans else lambda step: name(step).partition(":")[2]
-    paths = [
-        (top + _OWN,),
-        *((name(path[0]), *map(place, path[1:]), top) for path in graph.paths),
-    ]
+    paths = [(top + _OWN,), *((name(path[0]), *map(place, path[1:]), top) for path in graph.paths)]
     unique = distinct(paths)
     return fitted(
         [text.replace(_OWN, "") for text in unique], [OWN_TIME if _OWN in text else "" for text in unique]

@@ -21,7 +21,7 @@ from kwiken.model.reads.names import (
 from kwiken.otel.conventions.routes import is_generic
 from kwiken.otel.read import columns as c
 from kwiken.otel.read.columns import Bools, Ints
-from kwiken.otel.trace.forest import Forest, levels, services_of
+from kwiken.otel.trace.forest import Forest, levels
 
 _NONE: Final = -1
 _KINDS: Final = c.SERVER | c.CLIENT | c.PRODUCER | c.CONSUMER
@@ -90,7 +90,7 @@ def seen_below(forest: Forest) -> Below:
 
 def _reads(forest: Forest, operations: list[str], op: Ints) -> Bools:
     """(n,): whether a span by itself says that it reads, as `seen_below` counts it."""
-    service = services_of(forest.names)[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    service = forest.service
     kind = forest.spans["flags"] & _KINDS != 0
     states_kinds = np.zeros(int(service.max(initial=-1)) + 1, np.bool_)
     states_kinds[service[kind]] = True
@@ -116,7 +116,7 @@ def _reads(forest: Forest, operations: list[str], op: Ints) -> Bools:
 
 def _calls(forest: Forest, operations: list[str]) -> Bools:
     """(n,): whether a span is a side of a call, by its kind, its service or its name."""
-    service = services_of(forest.names)[forest.spans["op"]] if len(forest) else np.empty(0, np.int64)
+    service = forest.service
     kind = forest.spans["flags"] & _KINDS != 0
     posts = _meant(http_method(name) is not None for name in operations)[forest.spans["op"]]
     found: Bools = kind | _crosses(forest, service) | posts

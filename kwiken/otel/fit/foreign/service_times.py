@@ -55,7 +55,7 @@ def service_times(forest: Forest, calls: ServiceCalls, requests: Ints) -> TimesB
     """
     path = _walk(calls, requests)
     tree = calls.forest
-    service = services_of(forest.names)[tree.spans["op"]] if len(tree) else np.empty(0, np.int64)
+    service = tree.service
     known = {int(n): s for n, (s, _) in zip(services_of(forest.names), forest.names.operations, strict=True)}
     nodes = np.flatnonzero((path.owner >= 0) & (path.own > 0))
     names = sorted(np.unique(service[nodes]).tolist(), key=lambda number: known[number])
