@@ -234,13 +234,7 @@ class _CallSampler:
             self._values, self._cut = buckets.spread(self._own.size)
 
     def profile(
-        self,
-        common: Floats,
-        correlation: float,
-        *,
-        service: str,
-        busy_ms: float | None,
-        replicas: int | None,
+        self, common: Floats, correlation: float, *, service: str, busy_ms: float | None, replicas: int | None
     ) -> StageProfile:
         """Profile of the stage.
 

@@ -203,6 +203,8 @@ class Names:
     methods: dict[int, set[str]] = field(default_factory=dict)
     homes: dict[int, tuple[str, str]] = field(default_factory=dict)
     traits: dict[Traits, int] = field(default_factory=dict)
+    _traits_in: dict[bytes, int] = field(default_factory=dict)
+    _trait_keys: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
     _facts_by_key: dict[object, SpanFacts] = field(default_factory=dict)
     _bare: dict[str, _Bare] = field(default_factory=dict)
     _instances: dict[bytes, int] = field(default_factory=dict)
@@ -399,18 +401,33 @@ class Names:
             self.kinds.append(value)
         return number
 
-    def traits_of(self, attributes: Mapping[str, object]) -> int:
+    def traits_of(self, raw: bytes, decode: Callable[[bytes], Mapping[str, object]]) -> int:
         """Number of those attributes of a request that may tell slow requests from fast ones.
+
+        Args:
+            raw: attributes of the request, undecoded; many requests state the same ones, or the same keys.
+            decode: decoder from the raw bytes to names and values.
 
         Returns:
             `NO_TEXT` where there are none, and once there are too many different ones.
         """
-        kept = sorted(
-            (key, str(value))
-            for key, value in attributes.items()
-            if key not in _MEANT and len(key) <= MAX_TRAIT and isinstance(value, str | int | float | bool)
-        )
-        return self.known_traits(tuple(each for each in kept if len(each[1]) <= MAX_TRAIT)[:MAX_TRAITS])
+        number = self._traits_in.get(raw)
+        if number is not None:
+            return number
+        if len(self._traits_in) + len(self._trait_keys) >= _MAX_CACHED:
+            self._traits_in.clear()
+            self._trait_keys.clear()
+        attributes = decode(raw)
+        keys = tuple(attributes)
+        wanted = self._trait_keys.get(keys)
+        if wanted is None:
+            wanted = tuple(sorted(key for key in keys if key not in _MEANT and len(key) <= MAX_TRAIT))
+            self._trait_keys[keys] = wanted
+        stated = ((key, attributes[key]) for key in wanted)
+        texts = ((key, str(value)) for key, value in stated if isinstance(value, str | int | float | bool))
+        kept = tuple(each for each in texts if len(each[1]) <= MAX_TRAIT)[:MAX_TRAITS] if wanted else ()
+        number = self._traits_in[raw] = self.known_traits(kept)
+        return number
 
     def known_traits(self, traits: Traits) -> int:
         """Number of attributes of a request that were chosen before."""

@@ -151,7 +151,7 @@ class JaegerReader:
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
         batch.traits += [
-            self._store.names.traits_of(self._attributes(raw))
+            self._store.names.traits_of(raw, self._attributes)
             if not parent and note is None and len(raw) > _MIN_TAGS
             else NO_TEXT
             for parent, raw, note in zip(parents, tags, notes, strict=True)

@@ -162,7 +162,7 @@ class OtlpReader:
         if self._kind_mark is not None:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
         batch.traits += [
-            names.traits_of(self._plain(raw))
+            names.traits_of(raw, self._plain)
             if not span.parentSpanId and place < 0 and len(raw) > _MIN_ATTRIBUTES
             else NO_TEXT
             for span, raw, place in zip(spans, attributes, own.which, strict=True)

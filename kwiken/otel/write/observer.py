@@ -17,14 +17,7 @@ from kwiken.otel.write.otlp_json import scope_version
 from kwiken.otel.write.pipeline import Pipeline, SpanCounts
 from kwiken.otel.write.records import ExceptionRecord, RequestRecord
 from kwiken.otel.write.rotating_files import LineFiles
-from kwiken.otel.write.span_model import (
-    INTERNAL,
-    CallRecord,
-    Server,
-    SpanData,
-    call_span,
-    request_spans,
-)
+from kwiken.otel.write.span_model import INTERNAL, CallRecord, Server, SpanData, call_span, request_spans
 
 if TYPE_CHECKING:
     from kwiken.otel.write.collector import Collector

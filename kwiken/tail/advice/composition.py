@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from kwiken.base.errors import InputError
 from kwiken.model.latency import percentile
@@ -85,11 +86,8 @@ def hedged_already(profile: Profile, planned: Mapping[str, float]) -> Iterator[H
             yield step
             continue
         sooner = np.where(lost, calls - (after - instead), np.minimum(calls, instead + np.median(won)))
-        yield HedgedAlready(
-            stage=step.stage,
-            after_ms=step.after_ms,
-            copies=step.copies,
-            p99_ms=step.p99_ms,
+        yield structs.replace(
+            step,
             instead_ms=instead,
             instead_copies=float((calls > instead).mean()),
             instead_p99_ms=percentile(np.where(calls > instead, sooner, calls), 99),

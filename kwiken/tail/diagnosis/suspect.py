@@ -72,13 +72,7 @@ def suspect(
     excess, what, name, services = min(found, key=lambda each: (-each[0], each[2]))
     if whole <= 0 or excess <= 0:
         return None
-    return Suspect(
-        what=what,
-        name=name,
-        services=services,
-        excess_ms=excess,
-        share=excess / whole,
-    )
+    return Suspect(what=what, name=name, services=services, excess_ms=excess, share=excess / whole)
 
 
 def _together(name: str, link_ms: Mapping[Link, Floats]) -> float:

@@ -131,13 +131,7 @@ def _compared_recording(
 
 
 def compared(
-    plan: Plan,
-    earlier: Profile,
-    later: Profile,
-    recording: str | None = None,
-    *,
-    sampled: float,
-    seed: int,
+    plan: Plan, earlier: Profile, later: Profile, recording: str | None = None, *, sampled: float, seed: int
 ) -> Segment:
     """Requests to judge a plan on, with the plans that it is compared with.
 

@@ -58,8 +58,7 @@ def _permitted(profile: Profile, plan: Plan, both: Sequence[Profile]) -> Profile
     allowed -= {name for name, stage in plan.stages.items() if stage.once}
     allowed |= {name for name, stage in plan.stages.items() if stage.reissue is not None}
     return replace(
-        profile,
-        stages=tuple(replace(stage, reissuable=stage.name in allowed) for stage in profile.stages),
+        profile, stages=tuple(replace(stage, reissuable=stage.name in allowed) for stage in profile.stages)
     )
 
 
