@@ -45,11 +45,7 @@ class _Points:
 
     def select(self, where: Bools | np.ndarray[tuple[int], np.dtype[np.int64]]) -> _Points:
         return _Points(
-            self.fraction[where],
-            self.after_ms[where],
-            self.coin[where],
-            self.mean[where],
-            self.square[where],
+            self.fraction[where], self.after_ms[where], self.coin[where], self.mean[where], self.square[where]
         )
 
 
@@ -247,11 +243,7 @@ def _with_coin(race: Races, copies: EmpiricalDistribution, fractions: Floats, co
     outs = copies.time_outs(np.minimum(1.0, fractions / coin))
     mean, square = race.moments(outs.after_ms, coin)
     return _Points(
-        outs.fraction * coin,
-        outs.after_ms,
-        np.where(np.isfinite(outs.after_ms), coin, 1.0),
-        mean,
-        square,
+        outs.fraction * coin, outs.after_ms, np.where(np.isfinite(outs.after_ms), coin, 1.0), mean, square
     )
 
 

@@ -25,13 +25,7 @@ from kwiken.tail.curves.confidence import CurveBounds
 from kwiken.tail.curves.curve import Curve
 from kwiken.tail.partial.loss_budget import PartialSettings, PartialStudy
 from kwiken.tail.planning.catch_up import LateStudy, study_catch_up
-from kwiken.tail.planning.levers import (
-    LeverPlanner,
-    ReissueSettings,
-    ReissueStudy,
-    data_notes,
-    spend_notes,
-)
+from kwiken.tail.planning.levers import LeverPlanner, ReissueSettings, ReissueStudy, data_notes, spend_notes
 from kwiken.tail.planning.notes import Note
 from kwiken.tail.queueing.load.decompose import QueueSettings
 from kwiken.tail.queueing.load.guard import Guard
@@ -196,11 +190,7 @@ def study_latencies(profile: Profile, settings: PlanSettings) -> PlanStudy:
     late = _catch_up(profile, draft, reissues, settings)
     draft = rounded(msgspec.structs.replace(draft, stages=_helping(draft.stages, late)))
     simulation, expected = expect(
-        profile,
-        draft,
-        ledger=settings.ledger,
-        seed=settings.seed,
-        copy_correlation=settings.copy_correlation,
+        profile, draft, ledger=settings.ledger, seed=settings.seed, copy_correlation=settings.copy_correlation
     )
     least = reissues.least
     by_spend = tuple(each for each in least.by_spend if each[0] <= settings.budgets.reissue * (1 + EXCESS))
