@@ -10,12 +10,12 @@ import pytest
 from kwiken.base.errors import InputError
 from kwiken.otel.fit.fit import fit_profile, list_kinds
 from kwiken.tail.diagnosis.explanation import explain
-from tests.support.otel.field import Reports, Trace, filed, median_parts, page, requests
+from tests.support.otel.field import Parts, Reports, Trace, filed, median_parts, page, requests
 from tests.support.otel.span_trees import Span
 
 REPORTS: Final = Reports()
 MISSING: Final = 0xFFFF  # id of a span that nobody exports
-CALLED: Final = {"web": 4.0, "inv": 9.4, ("web", "inv"): 0.6}  # of a call from 2 to 12 ms of 14
+CALLED: Final[Parts] = {"web": 4.0, "inv": 9.4, ("web", "inv"): 0.6}  # of a call from 2 to 12 ms of 14
 
 
 def called(trace: Trace, top: Span, start: float = 2, end: float = 12) -> None:
