@@ -280,14 +280,12 @@ def further_steps(advice: Advice) -> list[NextStep]:
     return [step for step in advice.steps if step is not done]
 
 
-def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 - a case for each step
+def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901, PLR0912 - a case for each step
     """Word one next step as a sentence without its full stop.
 
     Args:
         most: largest number of stages, services or kinds to name, 1 or more.
     """
-    if isinstance(step, LookIntoReplica | AddReplica | ConfirmReplicas | HedgedAlready):
-        return _replica_step(step, most)
     match step:
         case RecordLonger():
             told = (
@@ -319,8 +317,30 @@ def step_words(step: NextStep, *, most: int = MAX_LISTED) -> str:  # noqa: C901 
             told = "Record the CPU time of calls; without it copies are charged by typical latency"
         case RecordAgain():
             told = f"Trace the service anew, as {_named(step.stages, most)} changed during the recording"
-        case FindCommonCause() | LookIntoRequests():
-            told = _cause_step(step)
+        case FindCommonCause():
+            period = f"every {step.period_s:.3g} s" if step.period_s else "at the same times"
+            told = (
+                f"Find what makes all replicas of {step.stage} slow {period}: a copy waits as its call does"
+            )
+        case LookIntoRequests():
+            which = f" {_joined(step.values)}" if step.values else ""
+            slow = f"{step.stage} is slow for them on any replica"
+            told = f"Look into requests by the attribute {step.attribute}{which}: {slow}, and so is a copy"
+        case HedgedAlready():
+            told = _hedged_words(step)
+        case LookIntoReplica():
+            slower = f"a replica of {step.service} that is slower than the others"
+            told = f"Look into {step.name}, {slower}, and trace the service anew"
+        case AddReplica():
+            many = _named(step.stages, most)
+            told = (
+                f"Add a second replica for {many}: all calls went to one, where a copy waits behind its call"
+            )
+        case ConfirmReplicas():
+            told = (
+                f"Confirm that {_named(step.stages, most)} can go to a second replica: spans name no "
+                "instances (k8s.pod.name, service.instance.id or host.name)"
+            )
         case TraceRareKinds():
             told = (
                 f"Record more of {_named(step.kinds, most)}; an advice needs {step.needed} requests of a kind"
@@ -341,30 +361,6 @@ def _hedged_words(step: HedgedAlready) -> str:
         f"{told}; after {ms(step.instead_ms)} copies would be {step.instead_copies:.1%} of the calls, "
         f"and their p99 {ms(step.instead_p99_ms)} instead of {ms(step.p99_ms)}"
     )
-
-
-def _cause_step(step: FindCommonCause | LookIntoRequests) -> str:
-    """Word a step on slowness of all replicas, or of the requests themselves."""
-    if isinstance(step, FindCommonCause):
-        period = f"every {step.period_s:.3g} s" if step.period_s else "at the same times"
-        return f"Find what makes all replicas of {step.stage} slow {period}: a copy waits as its call does"
-    which = f" {_joined(step.values)}" if step.values else ""
-    slow = f"{step.stage} is slow for them on any replica"
-    return f"Look into requests by the attribute {step.attribute}{which}: {slow}, and so is a copy"
-
-
-def _replica_step(step: LookIntoReplica | AddReplica | ConfirmReplicas | HedgedAlready, most: int) -> str:
-    """Word a step on a slow replica, on the second one that a copy needs, or on copies already sent."""
-    if isinstance(step, HedgedAlready):
-        return _hedged_words(step)
-    if isinstance(step, LookIntoReplica):
-        slower = f"a replica of {step.service} that is slower than the others"
-        return f"Look into {step.name}, {slower}, and trace the service anew"
-    stages = _named(step.stages, most)
-    if isinstance(step, AddReplica):
-        return f"Add a second replica for {stages}: all calls went to one, where a copy waits behind its call"
-    where = "k8s.pod.name, service.instance.id or host.name"
-    return f"Confirm that {stages} can go to a second replica: spans name no instances ({where})"
 
 
 def _named(names: Sequence[str], most: int) -> str:

@@ -106,7 +106,11 @@ def command(
     elif "-" not in {out, plan_out}:
         _show(found, plan_out)
     if out is not None:
-        _write(out, found, plan_out, made=f"Advice of {created}.")
+        from kwiken.apps.report.model.page import render
+        from kwiken.apps.report.page_of_advice import advice_page
+
+        write_text(out, render(advice_page(found, made=f"Advice of {created}.", plan_file=plan_out)))
+        note_written(out)
 
 
 def _read(
@@ -141,6 +145,7 @@ def _read(
 def _show(found: Advice, plan_file: str | None) -> None:
     """Print the five answers, then the tables and steps that have no room in them."""
     from kwiken.apps.report.advice_words import QUESTIONS, advice_sentences, further_steps, step_words
+    from kwiken.apps.report.page_of_advice import settings_table, worth_table
     from kwiken.apps.report.sections.excess import excess_table
 
     told = advice_sentences(found, plan_file)
@@ -150,15 +155,11 @@ def _show(found: Advice, plan_file: str | None) -> None:
     table = excess_table(found.slow)
     print_table("Who makes slow requests slow", table.head, table.body)
     if found.worth:
-        from kwiken.apps.report.page_of_advice import worth_table
-
         say("")
         bought = worth_table(found)
         print_table("What budgets buy", bought.head, bought.body)
         say("", bought.caption)
     if found.settings:
-        from kwiken.apps.report.page_of_advice import settings_table
-
         say("")
         settings = settings_table(found)
         print_table("Settings to change", settings.head, settings.body)
@@ -167,11 +168,3 @@ def _show(found: Advice, plan_file: str | None) -> None:
         say("", "What to measure next:")
         for step in steps:
             say(f"- {step_words(step)}.")
-
-
-def _write(out: str, found: Advice, plan_file: str | None, *, made: str) -> None:
-    from kwiken.apps.report.model.page import render
-    from kwiken.apps.report.page_of_advice import advice_page
-
-    write_text(out, render(advice_page(found, made=made, plan_file=plan_file)))
-    note_written(out)

@@ -41,6 +41,7 @@ MAX_SLOW_CALLS: Final = 1000  # of one shard, that are compared
 PRIOR: Final = 0.5  # successes and failures before any evidence (Jeffreys)
 INTERVAL: Final = (0.05, 0.95)
 MAX_CHANCE: Final = 1e-4  # that chance alone makes a replica's or an attribute's share of slow calls
+MAX_REPEATED: Final = 200  # slow calls, that are compared with others of the same attribute
 MIN_REPEATED: Final = 0.5  # of the slow calls, whose attribute other requests share
 SIZE_BIN: Final = 10  # requests of nearly the same size that are compared
 MIN_SIZES: Final = 50  # different numbers, from which an attribute is a size
@@ -171,7 +172,7 @@ def _dependence(stage: StageProfile, start_ms: Floats, traits: Sequence[Trait]) 
     replica = np.concatenate([each.replica for each in shards])
     told = np.concatenate([_useless_shares(each, slow_ms) for each in shards])
     episode = np.concatenate([_episodes(each, slow_ms) + i * len(latency) for i, each in enumerate(shards)])
-    from_request, trait, values = _by_request(latency, request, slow, traits)
+    by_request = _by_request(latency, request, slow, traits)
     one = _one_replica(replica, slow)
     pooled = _evidence(told, episode, slow)
     if pooled.events < MIN_EPISODES and one is not None:
@@ -180,12 +181,16 @@ def _dependence(stage: StageProfile, start_ms: Floats, traits: Sequence[Trait]) 
     edges = [slow_ms, *([float(np.sqrt(slow_ms * longest))] if longest > STALL_TIMES * slow_ms else [])]
     bands = []
     for low, high in zip(edges, [*edges[1:], np.inf], strict=True):
-        own = _evidence(told, episode, (latency > low) & (latency <= high))
+        which = (latency > low) & (latency <= high)
+        own = _evidence(told, episode, which)
         own = own if own.events >= MIN_EPISODES else pooled
+        known = which.sum() >= MIN_SLOW_CALLS
+        from_request, trait, values = _by_request(latency, request, which, traits) if known else by_request
         share, least, most = (1 - (1 - each) * (1 - from_request) for each in own.bounds())
         bands.append(SlowBand(from_ms=low, share=share, low=least, high=most))
-    together = pooled.events > 0 and pooled.bounds()[0] >= MIN_CAUSE
-    shown = pooled.events >= MIN_EPISODES or pooled.bounds()[1] >= MIN_CAUSE
+    # Causes are those of the slowest band, which makes the tail: less slow calls are of the usual spread.
+    together = own.events > 0 and own.bounds()[0] >= MIN_CAUSE
+    shown = pooled.events >= MIN_EPISODES or own.bounds()[1] >= MIN_CAUSE
     return CopyDependence(
         bands=tuple(bands) if pooled.events or from_request > 0 else (),
         shown=shown or from_request >= MIN_CAUSE,
@@ -194,7 +199,7 @@ def _dependence(stage: StageProfile, start_ms: Floats, traits: Sequence[Trait]) 
         values=values,
         replica="" if one is None else stage.replica_names[one[0]],
         together=together,
-        period_s=_period_s(shards, slow_ms) if together else 0.0,
+        period_s=_period_s(shards, edges[-1]) if together else 0.0,
     )
 
 
@@ -313,7 +318,8 @@ def _repeats(latency: Floats, kinds: Ints, slow: Bools) -> float:
         return 0.0
     alike, whole = [], []
     everyone = np.sort(latency)
-    for place in np.flatnonzero(asked).tolist():
+    some = np.flatnonzero(asked)
+    for place in some[:: -(-len(some) // MAX_REPEATED)].tolist():
         at_least = ALIKE * ascending[place]
         upto = first[place] + count[place]
         among = upto - (first[place] + np.searchsorted(ascending[first[place] : upto], at_least))

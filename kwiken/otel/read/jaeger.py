@@ -14,6 +14,7 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    SERVER,
     SPAN_INSTANCE_MARKS,
     UNFINISHED,
     UNKNOWN,
@@ -152,9 +153,9 @@ class JaegerReader:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in tags]
         batch.traits += [
             self._store.names.traits_of(raw, self._attributes)
-            if not parent and note is None and len(raw) > _MIN_TAGS
+            if note is None and len(raw) > _MIN_TAGS and (not parent or fact.flags & SERVER)
             else NO_TEXT
-            for parent, raw, note in zip(parents, tags, notes, strict=True)
+            for parent, raw, note, fact in zip(parents, tags, notes, span_facts, strict=True)
         ]
         batch.instances += self._instances(
             trace, tags, of_spans=states_instance(together, SPAN_INSTANCE_MARKS)

@@ -16,6 +16,7 @@ from kwiken.otel.read.columns import (
     NO_CALLEE,
     NO_KIND,
     NO_TEXT,
+    SERVER,
     SPAN_INSTANCE_MARKS,
     UNFINISHED,
     UNKNOWN,
@@ -163,9 +164,9 @@ class OtlpReader:
             batch.kinds += [self._kind(self._kind_mark, raw) for raw in attributes]
         batch.traits += [
             names.traits_of(raw, self._plain)
-            if not span.parentSpanId and place < 0 and len(raw) > _MIN_ATTRIBUTES
+            if place < 0 and len(raw) > _MIN_ATTRIBUTES and (not span.parentSpanId or fact.flags & SERVER)
             else NO_TEXT
-            for span, raw, place in zip(spans, attributes, own.which, strict=True)
+            for span, raw, place, fact in zip(spans, attributes, own.which, span_facts, strict=True)
         ]
         stated = [instance for _, instance, some in groups for _ in some]
         if states_instance(together, SPAN_INSTANCE_MARKS):

@@ -100,6 +100,12 @@ class Forest:
             values[bare] = values[self.parent[bare]]
         return values
 
+    def owners(self, rows: Ints) -> Ints:
+        """(n,): index in `rows` of the row that each span is, or is nearest below; -1 for none."""
+        own = np.full(len(self), -1, np.int64)
+        own[rows] = np.arange(len(rows))
+        return self.inherited(own)
+
     def without_ids(self) -> Forest:
         """The same trees, of spans without ids and times as written; only for traces without own spans."""
         return replace(self, spans=without_ids(self.spans))

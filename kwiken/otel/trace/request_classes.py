@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from kwiken.model.profile.copy_dependence import Trait
 from kwiken.model.profile.copy_estimates import guess_by_kind
 from kwiken.model.profile.profile import Profile, StageProfile
-from kwiken.otel.read.columns import NO_KIND, OTHER, Ints
+from kwiken.otel.read.columns import NO_KIND, NO_TEXT, OTHER, Ints
 from kwiken.otel.trace.forest import Forest
 from kwiken.otel.trace.requests import Requests, label
 
 BY_ROOT: Final = "root"  # option value for the kinds that routes tell, instead of an attribute's name
 UNTOLD: Final = "(none)"
+MIN_ONE_INSTANCE: Final = 0.9  # of the spans with one value, from which it says which instance answers
 MAX_NAMED_CLASSES: Final = 20  # the others share one, because a p99 of each class needs requests
 
 
@@ -50,9 +51,7 @@ def _guessed(stage: StageProfile, kinds: Ints, started: NDArray[np.float64]) -> 
 
 def _stated_class(forest: Forest, rows: Ints) -> Ints:
     """(n,): class stated by the request's span, or else by the first span below it that states one."""
-    owner = np.full(len(forest), -1, np.int64)
-    owner[rows] = np.arange(len(rows))
-    owner = forest.inherited(owner)
+    owner = forest.owners(rows)
     kind = forest.spans["kind"]
     telling = np.flatnonzero((kind != NO_KIND) & (owner >= 0))
     order = telling[np.lexsort((forest.start[telling], forest.depth[telling], owner[telling]))]
@@ -77,23 +76,41 @@ def _named(numbers: Ints, names: Sequence[str]) -> tuple[Ints, tuple[str, ...]]:
 
 
 def request_traits(forest: Forest, rows: Ints) -> list[Trait]:
-    """Attributes that the requests' own spans state, with at least two values each.
+    """Attributes that the requests' own spans, or servers' spans below them, state; two values each or more.
 
     Args:
         rows: (n,) rows of the requests' spans.
     """
+    owner, traits = forest.owners(rows), forest.spans["traits"]
+    telling = np.flatnonzero((traits != NO_TEXT) & (owner >= 0))
+    # The first span is the last one, which wins where several state an attribute.
+    telling = telling[np.lexsort((forest.start[telling], forest.depth[telling]))[::-1]]
     stated = list(forest.names.traits)
-    used, place = np.unique(forest.spans["traits"][rows], return_inverse=True)
+    used, place = np.unique(traits[telling], return_inverse=True)
     values: dict[str, dict[str, int]] = {}
     numbers: dict[str, Ints] = {}
     for at, number in enumerate(used.tolist()):
-        for key, value in stated[number] if number >= 0 else ():
+        for key, value in stated[number]:
             known = values.setdefault(key, {})
             numbers.setdefault(key, np.full(len(used), -1, np.int64))[at] = known.setdefault(
                 value, len(known)
             )
-    return [
-        Trait(key, tuple(known), numbers[key][place])
-        for key, known in sorted(values.items())
-        if len(known) > 1
-    ]
+    found = []
+    for key, known in sorted(values.items()):
+        value = numbers[key][place]
+        some = value >= 0
+        inner = some & (telling != rows[owner[telling]])
+        if len(known) > 1 and not _says_instance(value[inner], forest.spans["instance"][telling[inner]]):
+            of_request = np.full(len(rows), -1, np.int64)
+            of_request[owner[telling[some]]] = value[some]
+            found.append(Trait(key, tuple(known), of_request))
+    return found
+
+
+def _says_instance(value: Ints, instance: Ints) -> bool:
+    """Whether values, (k,) with two or more spans each, mostly belong to one of several instances each."""
+    pairs, spans = np.unique(np.column_stack((value, instance)), axis=0, return_counts=True)
+    every, most = np.bincount(pairs[:, 0], spans), np.zeros(pairs[:, 0].max(initial=-1) + 1)
+    np.maximum.at(most, pairs[:, 0], spans)
+    several = len(np.unique(instance)) > 1
+    return several and bool(most[every > 1].sum() >= MIN_ONE_INSTANCE * every[every > 1].sum() > 0)

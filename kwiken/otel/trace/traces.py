@@ -110,9 +110,7 @@ class Traces(Sequence[Trace]):
         self.latency_ms: NDArray[np.float64] = (end - start) / 1e6
         self.started_s: NDArray[np.float64] = start / 1e9
         self.counts: Mapping[str, int] = dict(forest.counts)
-        owner = np.full(len(forest), -1, np.int64)
-        owner[requests.rows] = np.arange(len(requests.rows))
-        owner = forest.inherited(owner)
+        owner = forest.owners(requests.rows)
         order = np.lexsort((forest.start, forest.depth, owner))
         self._members = order[np.searchsorted(owner[order], 0) :]
         self._firsts = np.searchsorted(owner[self._members], np.arange(len(self._rows) + 1))

@@ -129,3 +129,18 @@ def test_bands_are_refused_whose_shares_are_none(shares: tuple[float, float, flo
 
 def replace_from(band: SlowBand, from_ms: float) -> SlowBand:
     return SlowBand(from_ms=from_ms, share=band.share, low=band.low, high=band.high)
+
+
+def test_causes_are_those_of_the_slowest_calls_where_others_are_slow_by_their_usual_spread() -> None:
+    rng = np.random.default_rng(8)
+    started, pods, usual = arrivals(rng)
+    usual = np.where(rng.random(REQUESTS) < 0.03, 2.3 * usual, usual)  # on any replica, at any time
+    stops = profile_with(stalled(started, usual, 7.0, 0.4, np.zeros(REQUESTS)), pods, started)
+    found = told(stops)
+    assert found.together
+    assert found.period_s == pytest.approx(7.0, rel=0.03)
+    heavy = rng.random(REQUESTS) < 0.02
+    flag = Trait("export", ["false", "true"], heavy.astype(np.int64))
+    marked = told(profile_with(np.where(heavy, 20 * usual, usual), pods, started), flag)
+    assert marked.attribute == "export"
+    assert marked.bands[-1].low > 0.8

@@ -16,7 +16,8 @@ from kwiken.otel.fit.fit import fit_profile
 from kwiken.otel.read import columns
 from kwiken.tail.curves.copy_correlation import copy_correlation
 from tests.otel.fit.test_fit_foreign import many, replayed, short
-from tests.support.otel.span_trees import Span, jaeger_json, otlp_lines, write
+from tests.support.otel.field import filed
+from tests.support.otel.span_trees import MS, T0, Span, jaeger_json, otlp_lines, write
 
 
 def spans_of(requests: int = 60) -> list[Span]:
@@ -149,3 +150,35 @@ def test_kinds_say_what_copies_would_take(tmp_path: Path) -> None:
     assert rho["get"] > 0.4
     assert rho["put"] < 0.2
     assert all(s.guesses_ms is None for s in fit_profile([path]).stages)
+
+
+@pytest.mark.parametrize("form", ["otlp", "jaeger", "zipkin"])
+@pytest.mark.parametrize("cause", ["request", "pod"])
+def test_attributes_of_the_callees_spans_tell_slow_requests_and_not_slow_pods(
+    form: str, cause: str, tmp_path: Path
+) -> None:
+    """One value of an attribute that only one pod states, as the name of a thread, is not the request's."""
+    rng = np.random.default_rng(5)
+    spans: list[Span] = []
+    for n in range(1, 601):
+        pod, export = int(rng.integers(3)), bool(rng.random() < 0.06)
+        slow = export if cause == "request" else pod == 1 and rng.random() < 0.15
+        start, took = T0 + 40 * n * MS, int((10 + 90 * slow + rng.random()) * MS)
+        said = {"k8s.pod.name": f"pod-{pod}", "app.export": export, "worker": f"w{3 * pod + n % 3}"}
+        ends = start + MS, start + MS + took
+        spans += [
+            Span(n, 1, 0, "web", "GET /p", start, ends[1] + MS, kind="server"),
+            Span(n, 2, 1, "web", "GET", *ends, kind="client"),
+            Span(
+                n, 3, 2, "rows", "GET /rows", ends[0] + 1000, ends[1] - 1000, kind="server", attributes=said
+            ),
+        ]
+    stages = fit_profile([filed(tmp_path, spans, form)]).stages
+    known = next(stage.dependence for stage in stages if stage.match.service == "rows")
+    assert known is not None
+    if cause == "request":
+        assert (known.attribute, known.replica) == ("app.export", "")
+        assert [each.lower() for each in known.values] == ["true"]
+        assert min(band.low for band in known.bands) > 0.8
+    else:
+        assert (known.attribute, known.replica) == ("", "pod-1")

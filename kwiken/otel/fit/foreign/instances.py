@@ -58,12 +58,10 @@ def find_instances(forest: Forest, calls: ServiceCalls, requests: Ints) -> Insta
     tree = calls.forest
     if not len(tree) or (tree.spans["instance"] == NO_TEXT).all():
         return Instances({}, ())
-    owner = np.full(len(tree), -1, np.int64)
-    owner[requests] = np.arange(len(requests))
     numbers = services_of(tree.names)
     service = numbers[tree.spans["op"]]
     failed = tree.spans["flags"] & (c.ERROR | c.NEGATIVE) != 0
-    there = (tree.inherited(owner) >= 0) & (tree.state & DETACHED == 0) & ~failed
+    there = (tree.owners(requests) >= 0) & (tree.state & DETACHED == 0) & ~failed
     instance = instances_of(forest, calls)
     whole = float((tree.end - tree.start)[requests].sum())
     own = _own_ns(tree)

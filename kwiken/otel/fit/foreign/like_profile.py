@@ -113,9 +113,7 @@ def fit_like(forest: Forest, requests: Requests, model: Profile) -> Profile:
 
 def _callers(tree: Forest, rows: Ints, caller: str) -> Ints:
     """(n,): row of the topmost span of the caller's operation in each request; `ROOT` where there is none."""
-    owner = np.full(len(tree), -1, np.int64)
-    owner[rows] = np.arange(len(rows))
-    owner = tree.inherited(owner)
+    owner = tree.owners(rows)
     meant = np.array([":".join(names) == caller for names in tree.names.operations], np.bool_)
     found = np.flatnonzero(meant[tree.spans["op"]] & (owner >= 0)) if len(tree) else np.empty(0, np.int64)
     found = found[np.lexsort((tree.start[found], tree.depth[found]))]
