@@ -210,7 +210,9 @@ def _changes(advice: Advice, plan_file: str | None) -> str:  # noqa: PLR0911 - a
     named = [f"{each.stage} after {ms(each.after_ms)}" for each in main or advice.settings[:1]]
     rest = len(advice.settings) - len(named)
     more = [f"{rest} more, in the table"] if rest else []
-    told = f"Copy late calls of {_joined([*named, *more])}{_needs_replica(advice)}"
+    told = f"Copy late calls of {_joined([*named, *more])}"
+    if any(each.replicas is None for each in advice.settings):
+        told += ", where a second replica can take the copy"
     if first:
         told = f"{first}. {told}"
     if advice.doubt is Doubt.ZERO_IN_INTERVAL:
@@ -236,13 +238,6 @@ def _first_act(advice: Advice) -> tuple[NextStep | None, str]:
             case _:
                 pass
     return None, ""
-
-
-def _needs_replica(advice: Advice) -> str:
-    """Condition of the copies: a second replica, which the traces show or which is to be confirmed."""
-    if all(each.replicas is not None for each in advice.settings):
-        return ""
-    return ", where a second replica can take the copy"
 
 
 def _cause_words(advice: Advice) -> str:

@@ -127,7 +127,7 @@ def _read(
 
     with named_by(traces), progress("reading traces") as bar:
         fits = fit_profiles(
-            traces, kind=kind, kind_by=kind_by, on_progress=lambda n, of: bar.update(n, total=of)
+            traces, kind=kind, kind_by=kind_by, on_progress=lambda n, m: bar.update(n, total=m)
         )
     (profile,) = kept_copyable(kept_single(fits.profiles, once), copyable)
     own = profile.origin.kind if profile.origin is not None else None

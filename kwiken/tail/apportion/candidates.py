@@ -23,7 +23,7 @@ from kwiken.model.profile.profile import Profile
 from kwiken.tail.apportion.apportioner import SPREADS, Apportioner, insured
 from kwiken.tail.apportion.sum_of_variances import Allocation, allocation_of, choices_of, with_coins
 from kwiken.tail.curves.curve import Curve
-from kwiken.tail.simulation.common_random_numbers import PairedSimulation, smooth_p99
+from kwiken.tail.simulation.common_random_numbers import Choice, PairedSimulation, smooth_p99
 from kwiken.tail.simulation.expectation import expected_rows
 
 LADDER: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)  # budgets whose candidates are tried
@@ -113,19 +113,24 @@ class _Search:
     ) -> None:
         self._curves, self._prices, self._apportion = curves, prices, apportion
         self._within, self._paired = within, paired
+        self._known: dict[tuple[tuple[str, Choice], ...], tuple[float, float]] = {}
         self.tried: list[_Tried] = []
         self.try_out(allocation_of(curves, prices, {}))
 
-    def p99_ms(self, allocation: Allocation) -> float:
-        """p99 expected for an allocation, milliseconds."""
-        return percentile(self._paired.set_choices(choices_of(self._curves, allocation)), 99)
+    def tail_of(self, allocation: Allocation) -> tuple[float, float]:
+        """p99 expected for an allocation, and the mean beyond `TAIL`, milliseconds."""
+        choices = choices_of(self._curves, allocation)
+        key = tuple(choices.items())
+        if key not in self._known:
+            latency_ms = self._paired.set_choices(choices)
+            first = min(int(TAIL * len(latency_ms)), len(latency_ms) - 1)
+            tail_ms = float(np.partition(latency_ms, first)[first:].mean())
+            self._known[key] = percentile(latency_ms, 99), tail_ms
+        return self._known[key]
 
     def try_out(self, allocation: Allocation) -> None:
         """Forecast an allocation, without insurance."""
-        latency_ms = self._paired.set_choices(choices_of(self._curves, allocation))
-        first = min(int(TAIL * len(latency_ms)), len(latency_ms) - 1)
-        tail_ms = float(np.partition(latency_ms, first)[first:].mean())
-        self.tried.append(_Tried(self._spent(allocation), percentile(latency_ms, 99), tail_ms, allocation))
+        self.tried.append(_Tried(self._spent(allocation), *self.tail_of(allocation), allocation))
 
     def _spent(self, allocation: Allocation) -> float:
         """Spend of an allocation's copies: where calls tie, a share may be more than its policy sends."""
@@ -149,9 +154,11 @@ class _Search:
         for most, choice in sorted(steps, key=lambda step: step[0]):
             if most > budget * (1 + EXCESS):
                 break
+            if choice is own:
+                continue
             before, after = self.insured(own, most), self.insured(choice, most)
-            dearer = choice is not own and self._spent(after) >= self._spent(before)
-            if dearer and self.p99_ms(after) <= self.p99_ms(before):
+            dearer = self._spent(after) >= self._spent(before)
+            if dearer and self.tail_of(after)[0] <= self.tail_of(before)[0]:
                 own = choice
         return own
 

@@ -6,7 +6,7 @@ high percentiles, which the noise of independent draws would hide.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,9 +106,8 @@ class PairedSimulation:
         Returns:
             (n,) latencies of the requests, milliseconds.
         """
-        self._choices = dict(choices)
-        self._ends = {}
-        self._run(self._ends, self._choices, self._stages)
+        before, self._choices = self._choices, dict(choices)
+        self._run(self._ends, choices, {name for name, _ in before.items() ^ choices.items()})
         return self._whole(self._ends)
 
     def with_choices(self, choices: Mapping[str, Choice]) -> Floats:
@@ -119,16 +118,15 @@ class PairedSimulation:
         Args:
             choices: by stage that changes: share of calls and coin.
         """
-        touched = set(choices).union(*(self._below[name] for name in choices))
         ends = dict(self._ends)
-        stages = [stage for stage in self._stages if stage.name in touched]
-        self._run(ends, {**self._choices, **choices}, stages)
+        self._run(ends, {**self._choices, **choices}, choices)
         return self._whole(ends)
 
-    def _run(
-        self, ends: dict[str, Floats], choices: Mapping[str, Choice], stages: Sequence[StageProfile]
-    ) -> None:
-        for stage in stages:
+    def _run(self, ends: dict[str, Floats], choices: Mapping[str, Choice], changed: Collection[str]) -> None:
+        touched = set(changed).union(*(self._below[name] for name in changed))
+        for stage in self._stages:
+            if stage.name in ends and stage.name not in touched:
+                continue
             start = start_times(stage, ends)
             latency = self._latency(stage.name, choices.get(stage.name, (0.0, 1.0)))
             ends[stage.name] = latency if start is None else latency + start
