@@ -11,7 +11,6 @@ import click
 
 from kwiken.apps.console.bands import BANDS
 from kwiken.apps.console.output import (
-    check_writable,
     note,
     note_written,
     print_json,
@@ -56,7 +55,7 @@ BUT_HEAT = "by replica and time they count with as long as they ran"
 @during_option
 @seed_option
 @click.option(
-    "--html", "page", metavar="FILE", help="Write a page to explore the profile in a browser; - for stdout."
+    "--html", "out", metavar="FILE", help="Write a page to explore the profile in a browser; - for stdout."
 )
 @json_option
 @needs_extra("plan")
@@ -67,15 +66,14 @@ def command(
     budget: float,
     during_s: tuple[float, float] | None,
     seed: int,
-    page: str | None,
+    out: str | None,
     as_json: bool,
 ) -> None:
     """Say which stages make slow requests of PROFILE slow, and what copies of calls would buy at each."""
-    if page is not None:
+    if out is not None:
         if as_json:
             raise click.UsageError("--html and --json are two forms; give one")
         require("kwiken explain --html", "report")
-        check_writable(page)
     learned = load_profile(profile)
     plan = None if plan_file is None else load_plan(plan_file)
     if plan is not None:
@@ -88,7 +86,7 @@ def command(
         story = explain(learned, plan, budget=budget, during_s=during_s, seed=seed)
     if as_json:
         print_json(story)
-    elif page is not None:
+    elif out is not None:
         from kwiken.apps.report.build import build_exploration
         from kwiken.apps.report.collect import Wishes, explored
         from kwiken.apps.report.model.page import render
@@ -96,8 +94,8 @@ def command(
         with progress("planning"):
             material = explored(learned, plan, story, Wishes(reissue=budget, seed=seed))
         made = f"From {profile}, {datetime.now(UTC).isoformat(timespec='seconds')}."
-        write_text(page, render(build_exploration(material, made=made)))
-        note_written(page)
+        write_text(out, render(build_exploration(material, made=made)))
+        note_written(out)
     else:
         _show(story, planned=plan is not None)
         for doubt in copy_doubts(learned):

@@ -112,7 +112,7 @@ class TestRoundTrips:
             name: stage[name] for name in StageDoc.__struct_fields__ if name != "name"
         }
         carried = set(StageDoc.__struct_fields__)
-        assert set(stage) - carried == {"handler", "utility", "worth", "setup", "accept"}
+        assert set(stage) - carried == {"handler", "utility", "worth", "setup", "accept", "resume"}
 
     def test_the_order_of_parents_is_that_of_the_handler_not_of_the_graph(self) -> None:
         stages = [Stage(name="a"), Stage(name="b"), Stage(name="c", after=("b", "a"))]
