@@ -76,6 +76,10 @@ class FakeCluster:
         self.requests = 0.0
         self.notes: list[str] = []
 
+    @property
+    def places(self) -> dict[str, tuple[str, ReplicaPlace]]:
+        return {name: ("first", ReplicaPlace(node=node, cores=1.0)) for name, node in self.replicas.items()}
+
     async def status(self) -> dict[str, Any]:
         each = self.rate / max(1, len(self.replicas))
         p99_ms = 1e3 * math.log(100) / (SERVED - each) if each < SERVED else 1e4
