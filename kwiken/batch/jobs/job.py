@@ -19,7 +19,7 @@ MAX_TASKS: Final = 1 << 40  # of one stage
 MAX_MS: Final = 1 << 53  # times and bytes that a double holds exactly
 MS_PER_S: Final = 1000.0
 
-Engine = Literal["spark", "hadoop", "dask"]
+Engine = Literal["spark", "hadoop", "dask", "swim"]
 
 _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
 _Ms = Annotated[int, msgspec.Meta(ge=0, le=MAX_MS)]
@@ -141,7 +141,7 @@ class BatchJob(_Struct, frozen=True, kw_only=True):
     Attributes:
         name: name of the job, equal for all runs of a recurring job.
         id: name of this run, such as the engine's application id; empty where there is none.
-        engine: program that ran it, or is to run it.
+        engine: program that ran it; `swim` for a job of which only the sizes are known.
         submitted_ms: time of submission, milliseconds since 1970; 0 where it is not known.
         took_ms: time from submission to end, milliseconds; that of the last event where `ended` is false.
         ended: whether the run came to its end and the log says so.

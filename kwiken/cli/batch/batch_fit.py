@@ -22,9 +22,9 @@ MAX_SKIPPED_SHOWN: Final = 5
 def command(*, logs: tuple[str, ...], out: str | None, as_json: bool) -> None:
     """Learn batch jobs from LOGS, files or folders: what ran, on what, for how long, with how many bytes.
 
-    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories and recordings of Dask are told by
-    their content. Damaged logs are read as far as they go. spark://HOST:PORT/APP is an application of a
-    running Spark History Server, and spark://HOST:PORT all that it lists.
+    Spark event logs (plain, gz, zst; rolled folders), Hadoop job histories, recordings of Dask and tables of
+    SWIM are told by their content. Damaged logs are read as far as they go. spark://HOST:PORT/APP is an
+    application of a running Spark History Server, and spark://HOST:PORT all that it lists.
     """
     refuse_shared_stdout(out=out == "-", json=as_json)
     with opened_logs(logs) as named, progress("reading", total=len(named)) as bar:

@@ -98,7 +98,7 @@ def command(
 ) -> None:
     """Choose how many racks each of JOBS gets, which, in which order, and where its data goes.
 
-    JOBS is a document of kwiken batch fit, or a log that it reads. Each run in it is planned once,
+    JOBS is a document of kwiken batch fit, or a log or table that it reads. Each run in it is planned once,
     or with --schedule the runs that recurring jobs will have. The plan ends with what the plan and simple
     rules take in a simulation with shared slots and links; where a rule is better, the plan is that rule.
     """

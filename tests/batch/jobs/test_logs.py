@@ -191,6 +191,14 @@ def test_an_attempt_that_ends_twice_is_damage() -> None:
     assert read([*HADOOP[:9], HADOOP[8], *HADOOP[9:]]).damaged == 1
 
 
+def test_a_table_of_sizes() -> None:
+    jobs = read(
+        [b"job0\t9\t9\t300000000\t0\t14", b"job1\t18\t9\t970\t609\t697", b"job2\t1\t1\t-5\t1\t1"]
+    ).jobs
+    assert [len(job.stages) for job in jobs] == [1, 2]
+    assert (jobs[0].n_tasks, jobs[0].bytes.written, jobs[1].bytes.shuffled_remote) == (3, 14, 609)
+
+
 @pytest.mark.parametrize("lines", [[], [b""], [b"hello"] * 50, [b"\x00" * 100]])
 def test_what_is_no_log_is_none(lines: list[bytes]) -> None:
     assert read_log(lines, name="n", where="w") is None
@@ -233,6 +241,12 @@ def test_a_start_in_a_far_age_and_a_stage_below_zero_are_damage() -> None:
     assert read([*spark.small_log(), spark.task(-1, 1600, 10)]).damaged == 1
     far = HADOOP[3].replace(b"1000", b"9" * 30)
     assert read([*HADOOP[:3], far, *HADOOP[4:]]).damaged == 1
+
+
+def test_a_table_with_numbers_that_are_too_large_or_without_names_is_damage() -> None:
+    lines = [b"a\t1\t1\t5\t5\t5", b"b\t1\t1\t" + b"9" * 30 + b"\t1\t1", b" \t1\t1\t5\t5\t5"]
+    found = read([*lines, b"c\t" + b"9" * 15 + b"\t1\t5\t5\t5"])
+    assert (found.damaged, [job.name for job in found.jobs]) == (3, ["a"])
 
 
 def test_stages_in_a_row_take_time_by_their_number_alone() -> None:

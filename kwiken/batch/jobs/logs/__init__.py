@@ -1,1 +1,1 @@
-"""Readers of job logs: Spark's event logs, Hadoop's job histories, recordings of Dask."""
+"""Readers of job logs: Spark's event logs, Hadoop's job histories, recordings of Dask, tables of SWIM."""

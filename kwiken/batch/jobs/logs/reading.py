@@ -13,6 +13,7 @@ from kwiken.batch.jobs.job import BatchJob
 from kwiken.batch.jobs.logs.dask_tasks import HEAD as DASK_HEAD, DaskReader
 from kwiken.batch.jobs.logs.hadoop import JSON_HEAD, HadoopReader
 from kwiken.batch.jobs.logs.spark import SparkReader
+from kwiken.batch.jobs.logs.swim import COLUMNS, SwimReader
 
 MAX_LINE: Final = 64 << 20  # bytes of one event; the largest hold a plan of a query
 SNIFFED: Final = 4096  # bytes of a line by which the kind is told
@@ -20,7 +21,7 @@ MAX_SNIFFED_LINES: Final = 20  # lines that may be damaged before the first that
 MAX_SNIFFED: Final = 4 << 20  # bytes of these, and of empty lines between them
 
 
-_Known = SparkReader | HadoopReader | DaskReader
+_Known = SparkReader | HadoopReader | DaskReader | SwimReader
 
 
 class _Reader(Protocol):
@@ -107,4 +108,7 @@ def _kind(line: bytes) -> tuple[str, type[_Known]] | None:
         return "Hadoop job history", HadoopReader
     if head.startswith(DASK_HEAD):
         return "recording of Dask", DaskReader
+    cells = head.split(b"\t")
+    if len(cells) == COLUMNS and all(cell.isdigit() for cell in cells[1:]):
+        return "table of SWIM", SwimReader
     return None

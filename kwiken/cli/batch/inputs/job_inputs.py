@@ -56,7 +56,8 @@ class LogJobs:
         """
         why = f"; {self.remarks[0]}" if self.remarks else ""
         return InputError(
-            f"no job in it: no log of Spark or Hadoop, no recording of Dask{other}{why}", where=where
+            f"no job in it: no log of Spark or Hadoop, no recording of Dask, no table of SWIM{other}{why}",
+            where=where,
         )
 
 
