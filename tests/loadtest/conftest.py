@@ -60,6 +60,8 @@ def load_forks() -> Iterator[subprocess.Popen[str]]:
         text=True,
     ) as process:
         yield process
+        assert process.stdin is not None
+        process.stdin.write("\n")
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """Fork server for `kwiken load`: modules are imported once, and each command is a quick fork.
 
 Reads one JSON line a command on stdin (`arguments`, `environment`, and the files `out` and `err`), and answers
-each with its exit code.
+each with its exit code. An empty line ends the server: the end of stdin is not seen while another process
+holds a copy of the pipe, as workers that a test forked do.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from kwiken.loadtest.patching import without_patching
 
 
 def serve() -> None:
-    """Run commands one after another until stdin ends."""
+    """Run commands one after another until an empty line."""
     importlib.import_module("kwiken.cli.live.load")
     with without_patching():
         importlib.import_module("kwiken.loadtest.local")
-    for line in sys.stdin:
+    while (line := sys.stdin.readline()).strip():
         asked = json.loads(line)
         child = os.fork()
         if child == 0:
