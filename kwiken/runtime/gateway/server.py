@@ -184,9 +184,12 @@ class Gateway:
         self._stopping = True
         await self.report_stopping()
         await asyncio.sleep(min(linger_s, grace_s))
-        self.door.close()
         self._listener.stop_accepting()
-        await self.door.emptied(max(0.0, grace_s - linger_s))
+        # Requests of the connections that were accepted last may be on their way.
+        left_s = max(0.0, grace_s - linger_s)
+        await asyncio.sleep(min(linger_s, left_s))
+        self.door.close()
+        await self.door.emptied(max(0.0, left_s - linger_s))
         await self._listener.stop()
         self._measured.stop()
         await self.control.siblings.close()

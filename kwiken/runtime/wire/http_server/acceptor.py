@@ -159,6 +159,8 @@ class Acceptor:
     def close(self) -> None:
         """Stop accepting and close the sockets."""
         if self._open:
+            for sock in self._sockets:  # closing one resets the connections that wait in it
+                self._accept(sock)
             self._open = False
             for sock in self._sockets:
                 self._loop.remove_reader(sock.fileno())
