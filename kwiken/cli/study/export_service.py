@@ -190,7 +190,7 @@ def write_service(source: str, program: str, options: ServiceOptions, out: str) 
         files = kubernetes_files(deployment, made_by=made_by) | _documents(options)
     refuse_foreign(Path(out), files, image=deployment.build is not None and not image.kept)
     if deployment.build is not None:
-        _write_image(source, options, image)
+        _write_image(source, options, image, load=deployment.load_image is not None)
     write_files(Path(out), files)
     _note_foreign(service)
     if options.autoscale and options.upkeep:
@@ -320,8 +320,12 @@ def _plan(path: str | None, service: Service) -> str | None:
     return msgspec.json.format(msgspec.json.encode(plan), indent=1).decode() + "\n"
 
 
-def _write_image(source: str, options: ServiceOptions, image: ImageFiles) -> None:
-    """Write what the image is built from, unless there is a Dockerfile of the user's own."""
+def _write_image(source: str, options: ServiceOptions, image: ImageFiles, *, load: bool) -> None:
+    """Write what the image is built from, unless there is a Dockerfile of the user's own.
+
+    Args:
+        load: whether there is an image with Locust beside.
+    """
     if image.kept:
         note(f"left as it is: {image.folder / 'Dockerfile'}")
         return
@@ -332,7 +336,7 @@ def _write_image(source: str, options: ServiceOptions, image: ImageFiles) -> Non
     extras = ("otel", "plan") if options.upkeep else ("otel",)
     pins = pinned(code.modules, extras, [Path(path) for path in options.wheels])
     own = [wheel for wheel in pins.wheels if wheel.name.startswith("kwiken-")]
-    image.write(code, pins, pinned((), ("load",), own).lines if find_spec("locust") is not None else ())
+    image.write(code, pins, pinned((), ("load",), own).lines if load else ())
     note(f"the image holds {', '.join(code.paths)} with what is installed here")
 
 

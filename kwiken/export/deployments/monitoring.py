@@ -14,11 +14,7 @@ from kwiken.export.deployments.certificates import (
     KEY,
     stage_name,
 )
-from kwiken.export.deployments.deployment import (
-    GATEWAY_PORT,
-    STAGE_PORT,
-    Deployment,
-)
+from kwiken.export.deployments.deployment import GATEWAY_PORT, STAGE_PORT, Deployment
 from kwiken.export.yaml import comment, dump
 
 PROMETHEUS_IMAGE: Final = "prom/prometheus:v3.5.0"

@@ -175,11 +175,12 @@ class Gateway:
         self._measured.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
-        """Fail `/readyz`, then refuse new requests, finish those in flight, and close.
+        """Fail `/readyz`, accept no connections, refuse requests, finish those in flight, and close, in order.
 
         Args:
             grace_s: seconds for the whole shutdown; then requests in flight are cancelled.
-            linger_s: seconds for which requests are still served while load balancers notice `/readyz`.
+            linger_s: seconds for which requests are still served while load balancers notice `/readyz`; and
+                as long again on the connections that are open.
         """
         self._stopping = True
         await self.report_stopping()

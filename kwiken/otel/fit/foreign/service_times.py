@@ -130,7 +130,7 @@ def _walk(calls: ServiceCalls, requests: Ints) -> _Path:
     owner[calls.places[requests]] = np.arange(len(requests))
     failed = _join_retries(tree, tree.inherited(owner) >= 0, start, end, idle, outer_start)
     own = np.where(owner >= 0, end - start, 0)
-    tick = clock_ticks(services_of(tree.names)[tree.spans["op"]], tree.spans["op"], start)
+    tick = clock_ticks(tree.service, tree.spans["op"], start)
     link = np.zeros(len(tree), np.int64)
     top = owner >= 0
     waited = (tree.parent >= 0) & ~top & (tree.state & DETACHED == 0) & ~failed

@@ -27,6 +27,8 @@ from kwiken.runtime.gateway.control.steering import (
 from kwiken.runtime.wire.transport import wire
 from kwiken.runtime.wire.transport.base import Replica
 
+MAX_REPLICAS: Final = 10_000
+
 
 def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]]) -> list[dict[str, Any]]:
     """Gateways and replicas as targets of Prometheus's HTTP service discovery.
@@ -50,9 +52,6 @@ def targets_of(gateways: Sequence[str], replicas: Mapping[str, Sequence[Replica]
         for replica in those
         if replica.address.startswith("http://")
     ]
-
-
-MAX_REPLICAS: Final = 10_000
 
 
 class Denied(Exception):  # noqa: N818 - an answer, not a fault
