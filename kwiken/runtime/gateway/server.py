@@ -175,7 +175,7 @@ class Gateway:
         self._measured.start()
 
     async def stop(self, *, grace_s: float = 10.0, linger_s: float = 0.25) -> None:
-        """Fail `/readyz`, accept no connections, refuse requests, finish those in flight, and close, in order.
+        """Fail `/readyz`, accept no connections, refuse requests, finish those in flight, close: in order.
 
         Args:
             grace_s: seconds for the whole shutdown; then requests in flight are cancelled.
